@@ -1,0 +1,287 @@
+"""A study: which program runs with which arguments in which worlds, how often, and under which options.
+
+In: what the user said, on the command line or (study_file.py) in TOML. Out: a `Study` whose every
+configuration can run, or a ValueError that names the nearest that can. No torch here.
+Exercise: `pytest tests/unit/test_study.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paceline.quantity import parse_bytes, parse_link
+
+PLACEMENTS = ("tuned", "plain")
+
+# A step begins where the one before it ended, so the first has no beginning that could be timed.
+MIN_WARMUP = 1
+# Below this a median and its interval say nothing.
+MIN_STEPS = 3
+# Rounds that are run before the width of an interval is believed.
+MIN_ROUNDS_UNTIL = 3
+DEFAULT_ROUNDS = 3
+DEFAULT_BUDGET_S = 600.0
+
+
+@dataclass(frozen=True)
+class Config:
+    """One row of the tables: a program with its arguments in a world."""
+
+    program: str
+    arguments: tuple[str, ...]
+    world: int  # ranks on this node, as in torchrun --nproc-per-node
+    placement: str
+
+
+@dataclass(frozen=True)
+class Options:
+    """How every configuration of a study is run and observed."""
+
+    steps: int = 30
+    warmup: int = 5
+    sampled: int = 4
+    to_end: bool = False
+    step_marker: str = "auto"
+    timeout_s: float = 300.0
+    virtual_devices: int = 0
+    virtual_memory: str | None = None
+    virtual_link: str | None = None
+    virtual_as_cuda: bool = False
+    nnodes: str = "1"
+    node_rank: int | None = None
+    rdzv_endpoint: str | None = None
+    rdzv_id: str | None = None
+    rdzv_conf: str | None = None
+    local_addr: str | None = None
+
+    def __post_init__(self) -> None:
+        check_steps(self.steps)
+        check_warmup(self.warmup)
+        check_count(self.sampled)
+        check_count(self.virtual_devices)
+        check_nnodes(self.nnodes)
+        if self.timeout_s <= 0:
+            raise ValueError(f"a timeout of {self.timeout_s:g} s leaves no time to run; try 300s")
+        if self.virtual_memory is not None:
+            parse_bytes(self.virtual_memory)
+        if self.virtual_link is not None:
+            parse_link(self.virtual_link)
+        raise_first(find_conflicts({name for name, value in changed_options(self).items() if value}))
+
+
+# What may differ between two runs of which the second is not worth repeating: patience, and where the nodes meet.
+_DECIDES_NOTHING = ("timeout_s", "node_rank", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "local_addr")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything that `measure` needs to know."""
+
+    name: str
+    configs: list[Config]
+    rounds: int = DEFAULT_ROUNDS  # with `until`: the most that are run, 0 for no limit but the budget
+    until: float | None = None  # half-width of the interval of every ratio, as a share
+    budget_s: float | None = None
+    options: Options = field(default_factory=Options)
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        if not self.configs:
+            raise ValueError("a study needs at least one configuration; try --nproc 1")
+        if self.until is None:
+            check_rounds(self.rounds)
+
+
+def check_steps(steps: int) -> int:
+    if steps < MIN_STEPS:
+        raise ValueError(
+            f"{steps} measured steps are too few for an interval; at least {MIN_STEPS}, 30 is usual"
+        )
+    return steps
+
+
+def check_warmup(warmup: int) -> int:
+    if warmup < MIN_WARMUP:
+        raise ValueError(
+            f"a warm-up of {warmup} steps leaves no step to start the clock at; at least {MIN_WARMUP}, 5 is usual"
+        )
+    return warmup
+
+
+def check_count(count: int) -> int:
+    if count < 0:
+        raise ValueError(f"{count} is below zero; the least is 0")
+    return count
+
+
+def check_rounds(rounds: int) -> int:
+    if rounds < 1:
+        raise ValueError(f"{rounds} rounds measure nothing; the least is 1, 3 is usual")
+    return rounds
+
+
+def check_world(world: int) -> int:
+    if world < 1:
+        raise ValueError(f"a world of {world} ranks cannot run; the least is 1")
+    return world
+
+
+def check_placement(placement: str) -> str:
+    if placement not in PLACEMENTS:
+        raise ValueError(f"unknown placement {placement!r}; {nearest_of(placement, PLACEMENTS)}")
+    return placement
+
+
+def check_nnodes(nnodes: str) -> str:
+    """torchrun's own form: a number, or MIN:MAX for an elastic world."""
+    if not re.fullmatch(r"[1-9][0-9]*(:[1-9][0-9]*)?", nnodes):
+        raise ValueError(f"{nnodes!r} is not a number of nodes; try 2, or 1:4 for an elastic world")
+    return nnodes
+
+
+def check_name(name: str) -> str:
+    """A study's name becomes part of a path and an argument of `show`."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise ValueError(f"{name!r} cannot name a study (letters, digits, . _ -); try {default_name(name)!r}")
+    return name
+
+
+def default_name(program: str) -> str:
+    """`scripts/train me.py` → `train-me`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", Path(program).stem).strip("-._") or "study"
+
+
+def find_conflicts(given: Collection[str]) -> list[tuple[str, str]]:
+    """Which of the settings that were given exclude each other: (its name, what is wrong)."""
+    conflicts = []
+    if "rounds" in given and "until" in given:
+        conflicts.append(
+            ("rounds", "rounds and until exclude each other: a fixed number, or as many as needed")
+        )
+    if "virtual_devices" not in given:
+        conflicts += [
+            (
+                name,
+                f"{option_name(name)} needs {option_name('virtual_devices')} N, the number of devices; try 2",
+            )
+            for name in ("virtual_memory", "virtual_link", "virtual_as_cuda")
+            if name in given
+        ]
+    if "nnodes" in given and "rdzv_endpoint" not in given:
+        conflicts.append(("nnodes", "several nodes need rdzv-endpoint HOST:PORT, the same on each of them"))
+    return conflicts
+
+
+def option_name(field_name: str) -> str:
+    """The name that users write: `virtual_devices` → `virtual`, `timeout_s` → `timeout`."""
+    return {"virtual_devices": "virtual", "timeout_s": "timeout", "budget_s": "budget"}.get(
+        field_name, field_name.replace("_", "-")
+    )
+
+
+def raise_first(conflicts: Sequence[tuple[str, str]]) -> None:
+    if conflicts:
+        raise ValueError(conflicts[0][1])
+
+
+def changed_options(options: Options) -> dict[str, object]:
+    """The options that differ from their default."""
+    defaults = {spec.name: spec.default for spec in dataclasses.fields(Options)}
+    return {name: value for name, value in dataclasses.asdict(options).items() if value != defaults[name]}
+
+
+def nearest_of(name: str, choices: Iterable[str]) -> str:
+    """`did you mean 'steps'?`, or the whole list when nothing is near."""
+    choices = list(choices)
+    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"it is one of {', '.join(choices)}"
+
+
+def find_program(program: str) -> Path:
+    """The script's path, or a ValueError that names the file in its directory that looks most like it."""
+    path = Path(program)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise ValueError(f"{program} is a directory, a Python script is wanted")
+    scripts = (
+        [str(path.with_name(other.name)) for other in path.parent.glob("*.py")]
+        if path.parent.is_dir()
+        else []
+    )
+    near = difflib.get_close_matches(program, scripts, n=1)
+    raise ValueError(f"no file {program}" + (f"; did you mean {near[0]}?" if near else f" in {Path.cwd()}"))
+
+
+def parse_sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
+    """`["accum-steps=4,8"]` → `{"accum-steps": ["4", "8"]}`."""
+    sweeps: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip().removeprefix("--")
+        if not name or not equals:
+            raise ValueError(
+                f"cannot read the sweep {text!r}; it is NAME=VALUE,VALUE, such as accum-steps=4,8"
+            )
+        if name in sweeps:
+            raise ValueError(f"{name} is swept twice; put all its values in one list: {name}=4,8,16")
+        sweeps[name] = [value.strip() for value in values.split(",") if value.strip()]
+    return sweeps
+
+
+def expand(
+    program: str,
+    arguments: Sequence[str],
+    worlds: Sequence[int],
+    sweeps: dict[str, list[str]],
+    placements: Sequence[str],
+) -> list[Config]:
+    """Every combination once: sweeps multiply, then placements, then worlds, which vary fastest."""
+    find_program(program)
+    for world in worlds:
+        check_world(world)
+    for placement in placements:
+        check_placement(placement)
+    for name, values in sweeps.items():
+        if not values:
+            raise ValueError(f"the sweep of {name} has no values; try {name}=4,8")
+    appended = [
+        [word for name, value in zip(sweeps, values, strict=True) for word in (f"--{name}", value)]
+        for values in itertools.product(*sweeps.values())
+    ]
+    return list(
+        dict.fromkeys(
+            Config(program, (*arguments, *extra), world, placement)
+            for extra, placement, world in itertools.product(appended, placements, worlds)
+        )
+    )
+
+
+def hash_script(program: str) -> str:
+    """The script's own content; modules that it imports are not followed."""
+    return hashlib.sha256(find_program(program).read_bytes()).hexdigest()
+
+
+def run_key(
+    config: Config,
+    options: Options,
+    round: int,
+    script_hash: str,
+    *,
+    cores_per_rank: int = 0,
+    torch_version: str = "",
+) -> str:
+    """A stable name for one run: two runs with the same key would measure the same thing."""
+    decisive = {
+        name: value for name, value in dataclasses.asdict(options).items() if name not in _DECIDES_NOTHING
+    }
+    content = [dataclasses.asdict(config), decisive, round, script_hash, cores_per_rank, torch_version]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
