@@ -1,4 +1,4 @@
-"""Quantities as people write them: `8GiB`, `3%`, `2m`, `12GB/s,5us` become numbers, and numbers become text again.
+"""Quantities as people write them: `8GiB`, `3%`, `2m`, `12GB/s,5us` become numbers, and back.
 
 A text that is none raises a ValueError that names the rule and an example. Standard library only.
 Exercise: `pytest tests/unit/test_quantity.py`.

@@ -8,15 +8,15 @@ Exercise: `pytest tests/unit/test_study.py`.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from paceline.nearest import find_program, nearest_of
 from paceline.quantity import parse_bytes, parse_link
 
 PLACEMENTS = ("tuned", "plain")
@@ -77,7 +77,7 @@ class Options:
         raise_first(find_conflicts({name for name, value in changed_options(self).items() if value}))
 
 
-# What may differ between two runs of which the second is not worth repeating: patience, and where the nodes meet.
+# What may change without a reason to measure again: patience, and where the nodes meet.
 _DECIDES_NOTHING = ("timeout_s", "node_rank", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "local_addr")
 
 
@@ -87,7 +87,7 @@ class Study:
 
     name: str
     configs: list[Config]
-    rounds: int = DEFAULT_ROUNDS  # with `until`: the most that are run, 0 for no limit but the budget
+    rounds: int = DEFAULT_ROUNDS  # 0 with `until`: as many as it takes
     until: float | None = None  # half-width of the interval of every ratio, as a share
     budget_s: float | None = None
     options: Options = field(default_factory=Options)
@@ -111,7 +111,7 @@ def check_steps(steps: int) -> int:
 def check_warmup(warmup: int) -> int:
     if warmup < MIN_WARMUP:
         raise ValueError(
-            f"a warm-up of {warmup} steps leaves no step to start the clock at; at least {MIN_WARMUP}, 5 is usual"
+            f"a warm-up of {warmup} steps leaves nowhere to start the clock; the least is {MIN_WARMUP}"
         )
     return warmup
 
@@ -198,29 +198,6 @@ def changed_options(options: Options) -> dict[str, object]:
     return {name: value for name, value in dataclasses.asdict(options).items() if value != defaults[name]}
 
 
-def nearest_of(name: str, choices: Iterable[str]) -> str:
-    """`did you mean 'steps'?`, or the whole list when nothing is near."""
-    choices = list(choices)
-    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"it is one of {', '.join(choices)}"
-
-
-def find_program(program: str) -> Path:
-    """The script's path, or a ValueError that names the file in its directory that looks most like it."""
-    path = Path(program)
-    if path.is_file():
-        return path
-    if path.is_dir():
-        raise ValueError(f"{program} is a directory, a Python script is wanted")
-    scripts = (
-        [str(path.with_name(other.name)) for other in path.parent.glob("*.py")]
-        if path.parent.is_dir()
-        else []
-    )
-    near = difflib.get_close_matches(program, scripts, n=1)
-    raise ValueError(f"no file {program}" + (f"; did you mean {near[0]}?" if near else f" in {Path.cwd()}"))
-
-
 def parse_sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
     """`["accum-steps=4,8"]` → `{"accum-steps": ["4", "8"]}`."""
     sweeps: dict[str, list[str]] = {}
@@ -241,7 +218,7 @@ def expand(
     program: str,
     arguments: Sequence[str],
     worlds: Sequence[int],
-    sweeps: dict[str, list[str]],
+    sweeps: Mapping[str, Sequence[str]],
     placements: Sequence[str],
 ) -> list[Config]:
     """Every combination once: sweeps multiply, then placements, then worlds, which vary fastest."""
@@ -263,6 +240,26 @@ def expand(
             for extra, placement, world in itertools.product(appended, placements, worlds)
         )
     )
+
+
+def build_study(
+    configs: list[Config],
+    *,
+    name: str | None = None,
+    rounds: int | None = None,
+    until: float | None = None,
+    budget_s: float | None = None,
+    options: Options,
+) -> Study:
+    """A study with what was left out filled in: three rounds, or for `until` at most ten minutes."""
+    raise_first(
+        find_conflicts({key for key, value in (("rounds", rounds), ("until", until)) if value is not None})
+    )
+    if until is not None:
+        rounds, budget_s = 0, budget_s or DEFAULT_BUDGET_S
+    elif rounds is None:
+        rounds = DEFAULT_ROUNDS
+    return Study(name or default_name(configs[0].program), configs, rounds, until, budget_s, options)
 
 
 def hash_script(program: str) -> str:
