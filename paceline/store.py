@@ -159,7 +159,7 @@ class Store:
 
     def find_study(self, prefix: str) -> str:
         """The one study of that name, or the only one that begins so."""
-        names = [info.name for info in self.studies()]
+        names = sorted(info.name for info in self.studies())
         if prefix in names:
             return prefix
         matches = [name for name in names if name.startswith(prefix)]

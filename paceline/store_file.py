@@ -7,6 +7,7 @@ Try it: `paceline list --store PATH`.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +49,8 @@ BUSY_TIMEOUT_S = 60.0
 # Names are those of /proc/mounts, a leading "fuse." left off.
 NETWORK_FILESYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "davfs", "gcsfuse", "glusterfs", "gpfs", "lustre", "nfs", "nfs4",
-    "orangefs", "panfs", "pvfs2", "rclone", "s3fs", "smb2", "smb3", "smbfs", "sshfs", "vboxsf", "virtiofs", "wekafs",
+    "orangefs", "panfs", "pvfs2", "rclone", "s3fs", "smb2", "smb3", "smbfs", "sshfs", "vboxsf",
+    "virtiofs", "wekafs",
 })  # fmt: skip
 
 
@@ -86,7 +88,7 @@ def open_store(path: Path, *, readonly: bool) -> sqlite3.Connection:
     with explained(path):
         if not readonly:
             path.parent.mkdir(parents=True, exist_ok=True)
-        connection = _connect(path, "ro" if readonly else "rw" if exists else "rwc")
+        connection = _connect(path, readonly=readonly)
         try:
             version = _check_version(connection, path)
             if readonly and version == 0:
@@ -125,10 +127,16 @@ def is_on_network(path: Path, mounts: str = "/proc/mounts") -> bool:
     return kind.removeprefix("fuse.") in NETWORK_FILESYSTEMS
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    uri = f"file:{quote(str(path.resolve()))}?mode={mode}"
+def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
+    # A reader opens for writing too, and forbids it: a truly read-only one would leave log files behind.
+    mode = "mode=rw" if readonly else "mode=rwc"
+    if readonly and not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists():
+        mode = "mode=ro&immutable=1"  # nobody writes there, and SQLite could not make its own files
+    uri = f"file:{quote(str(path.resolve()))}?{mode}"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
     connection.row_factory = sqlite3.Row
+    if readonly:
+        connection.execute("PRAGMA query_only = ON")
     return connection
 
 

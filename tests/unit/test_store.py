@@ -187,6 +187,25 @@ def test_reading_a_store_that_is_not_there_makes_none(path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_reader_leaves_no_files_behind(path: Path) -> None:
+    with Store(path) as store:
+        store.add(make_run())
+    with Store(path, readonly=True) as store:
+        store.runs("synthetic")
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_store_in_a_folder_that_nobody_may_write_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(path) as store:
+        store.add(make_run())
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with Store(path, readonly=True) as store:
+        assert len(store.runs("synthetic")) == 1
+        assert os.listdir(path.parent) == [path.name]
+
+
 def test_a_folder_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is a folder"):
         Store(tmp_path)
