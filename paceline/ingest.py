@@ -1,0 +1,116 @@
+"""What ranks wrote, read back: the JSON lines of a run's folder become rank records.
+
+In: run_dir with rank*.jsonl, ended or still growing, the last line perhaps torn. Out: one `RankLog` per
+rank, or the newest step while the run goes on. Exercise: `pytest tests/unit/test_ingest.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline.record import (
+    LINE_END,
+    LINE_EXCEPTION,
+    LINE_LATE,
+    LINE_NOTE,
+    LINE_SAMPLE,
+    LINE_START,
+    LINE_STEP,
+    TIMED,
+    RankRecord,
+)
+
+
+@dataclass
+class RankLog:
+    """A rank's record, and what decides why it ended."""
+
+    record: RankRecord
+    exception: dict[str, Any] | None = None  # the LINE_EXCEPTION object
+    exit_code: int | None = None  # that the script chose, None when it did not end in order
+    last_written_s: float = 0.0  # unix time
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.record.series.get("kind", ()))
+
+    @property
+    def num_timed(self) -> int:
+        return self.record.series.get("kind", []).count(TIMED)
+
+
+def parse_lines(data: bytes) -> list[dict[str, Any]]:
+    """The whole lines; one that a killed rank or a full disk tore is left out."""
+    events = []
+    for line in data.splitlines():
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            continue
+    return events
+
+
+def build_series(steps: list[dict[str, Any]], late: list[dict[str, Any]]) -> dict[str, list[float]]:
+    """One value per step and metric, in the order of the steps; NaN where none was known."""
+    places = {step["step"]: place for place, step in enumerate(steps)}
+    names = {name for step in steps for name in step} | {event["metric"] for event in late}
+    series = {name: [float(step.get(name, math.nan)) for step in steps] for name in names - {"event", "step"}}
+    for event in late:
+        for step, value in event["values"]:
+            if step in places:
+                series[event["metric"]][places[step]] = math.nan if value is None else float(value)
+    return series
+
+
+def read_rank(path: Path) -> RankLog:
+    events = parse_lines(path.read_bytes())
+    of_kind: dict[str, list[dict[str, Any]]] = {}
+    for event in events:
+        of_kind.setdefault(event["event"], []).append(event)
+    record = RankRecord(rank=int(path.stem.removeprefix("rank")))
+    record.start = of_kind.get(LINE_START, [{}])[0]
+    record.series = build_series(of_kind.get(LINE_STEP, []), of_kind.get(LINE_LATE, []))
+    record.facts = {event["fact"]: event["data"] for event in of_kind.get(LINE_SAMPLE, [])}
+    record.notes = of_kind.get(LINE_NOTE, [])
+    ends = of_kind.get(LINE_END, [])
+    record.end = ends[-1]["reason"] if ends else None
+    return RankLog(
+        record,
+        exception=next(iter(of_kind.get(LINE_EXCEPTION, [])), None),
+        exit_code=ends[-1].get("exit_code", 0) if ends else None,
+        last_written_s=path.stat().st_mtime,
+    )
+
+
+def read_ranks(run_dir: Path) -> dict[int, RankLog]:
+    logs = [read_rank(path) for path in run_dir.glob("rank*.jsonl")]
+    return {log.record.rank: log for log in sorted(logs, key=lambda log: log.record.rank)}
+
+
+class Follower:
+    """Follows a growing run cheaply: sizes of all ranks' files, contents of one."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._sizes: dict[str, int] = {}
+        self._offset = 0
+
+    def poll(self) -> tuple[bool, dict[str, Any] | None]:
+        """Whether any rank wrote since the last poll, and the newest step of the first rank, if it is new."""
+        paths = sorted(self._run_dir.glob("rank*.jsonl"))
+        sizes = {path.name: path.stat().st_size for path in paths}
+        grew = sizes != self._sizes
+        self._sizes = sizes
+        if not grew:
+            return False, None
+        with paths[0].open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        steps = [event for event in parse_lines(whole) if event["event"] == LINE_STEP]
+        return True, steps[-1] if steps else None

@@ -1,0 +1,223 @@
+"""How a world ended, and why: one status, one sentence, and the rank that it began with.
+
+In: what the ranks wrote, what torchrun saw of their ends, the stacks of a hang. Out: an `Outcome`. When
+one rank falls, its neighbours fall after it with errors about a closed connection: the first one counts.
+Exercise: `pytest tests/unit/test_outcome.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paceline.ingest import RankLog
+from paceline.record import Status
+
+DISK_FULL_EXIT_CODE = 74  # a rank that could not write its samples (probe/sink.py)
+# What gloo, NCCL and the store say in ranks that did nothing wrong themselves.
+CONSEQUENCE = re.compile(
+    r"connection|connect full mesh|broken pipe|pair closure|remote process exited|communicator was aborted",
+    re.IGNORECASE,
+)
+OUT_OF_MEMORY = re.compile(r"can't allocate memory|out of memory|OutOfMemoryError", re.IGNORECASE)
+STACK_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """All that is known once everything of a world is gone."""
+
+    script: Path
+    logs: dict[int, RankLog]
+    failures: list[dict[str, Any]]  # of agent.list_failures
+    exit_code: int | None  # the agent's, None when it was stopped or died
+    hung_after_s: float | None  # the patience that ran out, None when it did not
+    stacks: dict[int, str]  # by rank, of a hang
+    output: dict[int, str]  # the tail of a rank's stderr, by local rank; -1 is torchrun itself
+    steps: int
+    warmup: int
+    to_end: bool
+    oom_killed: bool = False  # the kernel killed for memory meanwhile
+    disk_full: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    status: Status
+    cause: str | None = None
+    failed_rank: int | None = None
+    last_line: str | None = None
+    traceback: str | None = None
+    notes: list[dict[str, Any]] = field(default_factory=list)
+
+
+def last_line_of(text: str) -> str | None:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else None
+
+
+def _shorten(path: str | None, script: Path) -> str:
+    """`train.py:12` for the script and its neighbours, the whole path for anything else."""
+    where = path or "unknown line"
+    return where.removeprefix(f"{script.resolve().parent}/").removeprefix(f"{script.absolute().parent}/")
+
+
+def find_main_stack(dump: str, script: Path) -> list[tuple[str, int, str]]:
+    """The frames, innermost first, of the thread that runs the script: faulthandler lists the oldest last."""
+    threads = [
+        [(file, int(line), function) for file, line, function in STACK_FRAME.findall(block)]
+        for block in re.split(r"^(?=(?:Thread|Current thread) 0x)", dump, flags=re.MULTILINE)
+    ]
+    names = {str(script), str(script.absolute()), str(script.resolve())}
+    running = [frames for frames in threads if any(file in names for file, _, _ in frames)]
+    return (running or [frames for frames in threads if frames] or [[]])[-1]
+
+
+def describe_stand(dump: str, script: Path) -> tuple[str, bool]:
+    """Where a rank stands, for a person, and whether it waits for other ranks there."""
+    frames = find_main_stack(dump, script)
+    if not frames:
+        return "gave no answer", False
+    folder = f"{script.resolve().parent}/"
+    own = next(((f, n) for f, n, _ in frames if f.startswith(folder) or f == str(script)), frames[0][:2])
+    inner_file, _, inner_function = frames[0]
+    where = _shorten(f"{own[0]}:{own[1]}", script)
+    waits = any("/torch/distributed/" in file for file, _, _ in frames)
+    called = next((f for file, _, f in reversed(frames) if "/torch/distributed/" in file), inner_function)
+    called = "" if inner_file == own[0] else f" in {frames[0][2] if not waits else called}"
+    return f"stands at {where}{called}", waits
+
+
+def explain_hang(ended: Ended) -> Outcome:
+    stands = {rank: describe_stand(dump, ended.script) for rank, dump in sorted(ended.stacks.items())}
+    ranks = "; ".join(f"rank {rank} {text}" for rank, (text, _) in stands.items())
+    free = [rank for rank, (_, waits) in stands.items() if not waits]
+    patience = f"{ended.hung_after_s:g} s"
+    cause = f"hung: nothing for {patience}; {ranks}" if stands else f"no rank started within {patience}"
+    return Outcome(
+        "hung",
+        cause,
+        failed_rank=free[0] if len(free) == 1 else None,
+        last_line=last_line_of(ended.output.get(free[0], "")) if len(free) == 1 else None,
+        traceback="\n".join(f"rank {rank}\n{dump}" for rank, dump in sorted(ended.stacks.items())) or None,
+    )
+
+
+def order_failures(ended: Ended) -> list[int]:
+    """Failed ranks, the one that it began with first."""
+    failures = {failure["rank"]: failure for failure in ended.failures}
+    excepted = {rank for rank, log in ended.logs.items() if log.exception}
+
+    def weigh(rank: int) -> tuple[int, float]:
+        log, failure = ended.logs.get(rank), failures.get(rank, {})
+        when = log.last_written_s if log else failure.get("unix_s", 0.0)
+        if log and log.exception:
+            return (2 if CONSEQUENCE.search(log.exception["message"]) else 0), when
+        # SIGTERM is torchrun's own, to the ranks that are left; SIGABRT is how a lost peer ends some.
+        return {"SIGABRT": 1, "SIGTERM": 3}.get(failure.get("signal") or "", 0), when
+
+    return sorted(excepted | failures.keys(), key=weigh)
+
+
+def explain_failure(ended: Ended, rank: int) -> Outcome:
+    log = ended.logs.get(rank)
+    failure: dict[str, Any] = next((f for f in ended.failures if f["rank"] == rank), {})
+    local_rank = failure.get("local_rank", log.record.start.get("local_rank", rank) if log else rank)
+    output = ended.output.get(local_rank, "")
+    num_steps = log.num_steps if log else 0
+    after = f"after {num_steps} steps" if num_steps else "before its first step"
+    if ended.disk_full or failure.get("exit_code") == DISK_FULL_EXIT_CODE:
+        cause = f"disk full: rank {rank} could not write {after} (no space left on device)"
+        return Outcome("failed", cause, rank, last_line_of(output), output or None)
+    if log and log.exception:
+        kind, message = log.exception["type"], log.exception["message"].strip()
+        first = message.splitlines()[0] if message else ""
+        out_of_memory = log.exception.get("oom") or OUT_OF_MEMORY.search(f"{kind} {message}")
+        what = "ran out of memory" if out_of_memory else "raised"
+        where = _shorten(log.exception.get("line"), ended.script)
+        return Outcome(
+            "oom" if out_of_memory else "failed",
+            f"rank {rank} {what} {after}, at {where}: {kind}: {first}",
+            rank,
+            f"{kind}: {first}",
+            log.exception.get("traceback"),
+        )
+    if failure.get("signal") == "SIGKILL" and ended.oom_killed:
+        cause = f"rank {rank} was killed {after} because the machine ran out of memory"
+        return Outcome("oom", cause, rank, last_line_of(output), output or None)
+    how = (
+        f"was killed by {failure['signal']}"
+        if failure.get("signal")
+        else f"ended with exit code {failure.get('exit_code', log.exit_code if log else None)}"
+    )
+    status: Status = "oom" if OUT_OF_MEMORY.search(output) else "failed"
+    said = last_line_of(output)
+    return Outcome(
+        status, f"rank {rank} {how} {after}" + (f": {said}" if said else ""), rank, said, output or None
+    )
+
+
+def explain_desertion(ended: Ended, victim: int) -> Outcome | None:
+    """Where all that is left are lost connections: the rank that went without a word."""
+    failed = {failure["rank"] for failure in ended.failures}
+    gone = [rank for rank, log in ended.logs.items() if rank not in failed and not log.exception]
+    if not gone:
+        return None
+    rank = min(gone, key=lambda r: ended.logs[r].last_written_s)
+    seen = explain_failure(ended, victim)
+    steps = ended.logs[rank].num_steps
+    cause = f"rank {rank} left after {steps} steps, while others went on; then {seen.cause}"
+    return Outcome("failed", cause, rank, seen.last_line, seen.traceback)
+
+
+def explain_shortage(ended: Ended) -> Outcome | None:
+    """A world that ended in order, but with too few steps to say anything."""
+    if not ended.logs:
+        if ended.exit_code == 0:
+            return Outcome("failed", "no rank wrote anything: the probe did not start")
+        said = ended.output.get(-1, "")
+        return Outcome(
+            "failed", f"torchrun failed before any rank started: {last_line_of(said)}", None, None, said
+        )
+    rank, log = min(ended.logs.items(), key=lambda item: item[1].num_timed)
+    if log.num_steps == 0:
+        cause = (
+            f"no optimizer step was seen on rank {rank}: call optimizer.step() in the script, "
+            "or mark steps with paceline.mark_step()"
+        )
+        return Outcome("failed", cause, rank, last_line_of(ended.output.get(rank, "")))
+    if log.num_timed == 0:
+        cause = (
+            f"rank {rank} ended after {log.num_steps} steps, the warm-up alone takes {ended.warmup}: "
+            f"let it train longer, or try --warmup {max(1, log.num_steps // 4)}"
+        )
+        return Outcome("failed", cause, rank, last_line_of(ended.output.get(rank, "")))
+    return None
+
+
+def decide_outcome(ended: Ended) -> Outcome:
+    complete = bool(ended.logs) and all(log.num_timed >= ended.steps for log in ended.logs.values())
+    in_order = bool(ended.logs) and all(log.exit_code == 0 for log in ended.logs.values())
+    order = order_failures(ended)
+    outcome: Outcome | None = None
+    if ended.hung_after_s is not None:
+        outcome = explain_hang(ended)
+    elif order:
+        first = ended.logs.get(order[0])
+        lost = first and first.exception and CONSEQUENCE.search(first.exception["message"])
+        outcome = (explain_desertion(ended, order[0]) if lost else None) or explain_failure(ended, order[0])
+    else:
+        for rank, log in ended.logs.items():
+            if log.exit_code:
+                outcome = explain_failure(ended, rank)
+                break
+    if outcome and (in_order or (complete and not ended.to_end)):
+        # The steps were finished before; gloo aborts in teardown often enough to matter.
+        note = {"code": "ended_badly", "text": f"after all steps were measured: {outcome.cause}"}
+        return explain_shortage(ended) or Outcome("ok", notes=[note])
+    if outcome is None and ended.exit_code != 0 and not complete:
+        said = ended.output.get(-1, "")
+        outcome = Outcome("failed", f"torchrun itself failed: {last_line_of(said)}", None, None, said)
+    return outcome or explain_shortage(ended) or Outcome("ok")
