@@ -1,0 +1,136 @@
+"""Counts one step exactly: collectives, matrix precision and memory, from the operators themselves.
+
+Enters: every operator of a sampled step, through a dispatch mode. Leaves: the facts "communication"
+(calls and bytes), "precision" and "memory". It slows the step down, so it runs only after the timed
+ones.
+
+    pytest tests/gloo/test_truth.py
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
+from torch.utils.flop_counter import flop_registry
+
+from paceline.probe.clock import BACKWARD, StepClock
+from paceline.probe.collectives import Collective, flatten, read_collective
+from paceline.probe.hooks import Roots
+from paceline.probe.host import resident_bytes
+from paceline.probe.memory import MemoryLedger
+
+
+class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Switched on at a step's boundary and off at the next."""
+
+    def __init__(self, clock: StepClock, roots: Roots, device_type: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._clock = clock
+        self._roots = roots
+        self._device_type = device_type
+        self._ledger = MemoryLedger(device_type)
+        self._collectives: list[Collective] = []
+        self._micro_steps_with_collectives: set[int] = set()
+        self._flops: dict[str, float] = defaultdict(float)
+
+    def start(self) -> None:
+        self._ledger.start(self._known_tensors())
+        self.__enter__()  # type: ignore[no-untyped-call]
+
+    def stop(self) -> None:
+        self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._ledger.settle(self._known_tensors())
+        self._ledger.stop()
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if any(is_traceable_wrapper_subclass_type(kind) for kind in types):
+            return NotImplemented  # a DTensor: its local operators come by next
+        for tensor in flatten([*args, *(kwargs or {}).values()]):
+            self._ledger.used(tensor)
+        result = operator(*args, **(kwargs or {}))
+        collective = read_collective(operator, args, result)
+        if collective is not None:
+            self._count_collective(collective)
+        else:
+            self._count_matrix_flops(operator, args, kwargs or {}, result)
+        for tensor in flatten(result):
+            self._ledger.made(tensor, self._clock.phase)
+        return result
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """The finished counts of the one step, by name in record.FACTS."""
+        resident, resident_peak = resident_bytes()
+        memory = self._ledger.report()
+        memory.update(
+            resident_bytes=resident,
+            resident_peak_bytes=resident_peak,
+            device_peak_bytes=_device_peak_bytes(self._device_type),
+        )
+        return {
+            "communication": self._communication(),
+            "precision": {"matmul_flops": dict(self._flops)},
+            "memory": memory,
+        }
+
+    def _count_collective(self, collective: Collective) -> None:
+        self._collectives.append(collective)
+        if self._clock.phase == BACKWARD:
+            self._micro_steps_with_collectives.add(self._clock.micro_steps)
+        for tensor in collective.tensors:
+            self._ledger.passed_to_collective(tensor)
+
+    def _count_matrix_flops(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
+        formula = flop_registry.get(operator.overloadpacket)
+        operands = flatten(args)
+        if formula is not None and operands:
+            precision = str(operands[-1].dtype).removeprefix("torch.")
+            self._flops[precision] += formula(*args, **kwargs, out_val=result)
+
+    def _communication(self) -> dict[str, Any]:
+        by_kind: dict[str, dict[str, int]] = defaultdict(lambda: {"calls": 0, "bytes": 0})
+        for collective in self._collectives:
+            by_kind[collective.kind]["calls"] += 1
+            by_kind[collective.kind]["bytes"] += collective.bytes
+        return {
+            "calls": len(self._collectives),
+            "bytes": sum(c.bytes for c in self._collectives),
+            "bus_bytes": sum(c.bus_bytes for c in self._collectives),
+            "by_kind": dict(by_kind),
+            "synchronising_micro_steps": len(self._micro_steps_with_collectives),
+            "backend": _backend(),
+        }
+
+    def _known_tensors(self) -> dict[str, list[torch.Tensor]]:
+        parameters = self._roots.parameters()
+        states = [
+            tensor
+            for optimizer in self._roots.optimizers
+            for state in optimizer.state.values()
+            for tensor in (state.values() if isinstance(state, dict) else ())
+            if isinstance(tensor, torch.Tensor)
+        ]
+        return {
+            "buffers": self._roots.buffers(),
+            "optimizer": states,
+            "gradients": [p.grad for p in parameters if p.grad is not None],
+            "parameters": parameters,
+        }
+
+
+def _device_peak_bytes(device_type: str) -> int | None:
+    """The allocator's own peak since the process began, where an accelerator has one."""
+    if device_type == "cpu":
+        return None
+    return int(torch.accelerator.max_memory_allocated())
+
+
+def _backend() -> str | None:
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return str(distributed.get_backend())
+    return None

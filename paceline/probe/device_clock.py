@@ -1,0 +1,31 @@
+"""Step times of an asynchronous device, from its own events.
+
+Enters: a mark at each step's end. Leaves: seconds between marks, read after the timed steps. Recording
+an event waits for nothing; on a CPU there is nothing asynchronous and the host's clock is the truth.
+
+    pytest tests/virtual
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+class DeviceClock:
+    """Events on the current stream of the current accelerator."""
+
+    def __init__(self) -> None:
+        self._events: list[tuple[int, torch.Event]] = []
+
+    def mark(self, step: int) -> None:
+        event = torch.Event(device=torch.accelerator.current_accelerator(), enable_timing=True)
+        event.record(torch.accelerator.current_stream())
+        self._events.append((step, event))
+
+    def read_step_times(self) -> list[tuple[int, float]]:
+        """Waits for the device, then gives (step, seconds) for every step after the first mark."""
+        torch.accelerator.synchronize()
+        pairs = zip(self._events, self._events[1:], strict=False)
+        times = [(step, before.elapsed_time(event) / 1000) for (_, before), (step, event) in pairs]
+        self._events.clear()
+        return times

@@ -1,0 +1,164 @@
+"""Where the probe listens: PyTorch's own entry points, which every training script passes through.
+
+Enters: a StepClock and a Health to tell. Leaves: nothing; the script behaves as before. No module,
+tensor or optimizer of the script is changed, so that what it saves stays loadable without Paceline.
+
+    pytest tests/gloo/test_truth.py
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils.data.dataloader
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+import paceline
+from paceline.probe.clock import StepClock
+from paceline.probe.health import Health
+
+
+class Roots:
+    """The modules that a script calls itself: its models, wrapped or not (and its loss functions)."""
+
+    def __init__(self) -> None:
+        self.modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self.optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+
+    def parameters(self) -> list[torch.Tensor]:
+        """Every parameter, once, those that only an optimizer knows included."""
+        found = {id(p): p for module in self.modules for p in module.parameters()}
+        for optimizer in self.optimizers:
+            found.update((id(p), p) for group in optimizer.param_groups for p in group["params"])
+        return list(found.values())
+
+    def buffers(self) -> list[torch.Tensor]:
+        return list({id(b): b for module in self.modules for b in module.buffers()}.values())
+
+
+def install(clock: StepClock, health: Health, roots: Roots) -> None:
+    """Listen to optimizers, scalers, backward, data loaders and models."""
+    paceline._on_mark = clock.mark
+    _watch_optimizers(clock, health, roots)
+    _watch_scalers(clock, health)
+    _watch_backward(clock, health)
+    _watch_dataloaders(clock)
+    _watch_models(clock, roots)
+
+
+def _watch_optimizers(clock: StepClock, health: Health, roots: Roots) -> None:
+    def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        clock.optimizer_began()
+
+    def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        roots.optimizers.add(optimizer)
+        health.optimizer_stepped(optimizer)
+        clock.optimizer_ended(optimizer)
+
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+
+
+def _watch_scalers(clock: StepClock, health: Health) -> None:
+    Scaler: Any = torch.amp.GradScaler
+    scale, step = Scaler.scale, Scaler.step
+
+    @functools.wraps(scale)
+    def scale_and_remember(scaler: torch.amp.GradScaler, outputs: Any) -> Any:
+        scaled = scale(scaler, outputs)
+        health.loss_scaled(outputs, scaled)
+        return scaled
+
+    @functools.wraps(step)
+    def step_or_skip(
+        scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any
+    ) -> Any:
+        calls = clock.optimizer_calls
+        health.scaler_steps(scaler, optimizer)
+        result = step(scaler, optimizer, *args, **kwargs)
+        if clock.optimizer_calls == calls:  # it found a non-finite gradient and held the optimizer back
+            health.step_skipped()
+            clock.optimizer_stepped(optimizer)
+        return result
+
+    Scaler.scale, Scaler.step = scale_and_remember, step_or_skip
+
+
+def _watch_backward(clock: StepClock, health: Health) -> None:
+    backward = torch.autograd.backward
+
+    @functools.wraps(backward)
+    def timed_backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        health.backward_called(tensors)
+        clock.backward_began()
+        try:
+            backward(tensors, *args, **kwargs)
+        finally:
+            clock.backward_ended()
+
+    torch.autograd.backward = timed_backward
+
+
+def _watch_dataloaders(clock: StepClock) -> None:
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    following = iterator.__next__
+
+    @functools.wraps(following)
+    def timed_next(self: Any) -> Any:
+        clock.dataloader_began()
+        began_s = time.perf_counter()
+        try:
+            return following(self)
+        finally:
+            clock.dataloader_ended(time.perf_counter() - began_s)
+
+    iterator.__next__ = timed_next  # type: ignore[method-assign]
+
+
+DISCOVERY_STEPS = 2  # a wrapper made in the first step (a late compile, say) is seen in the second
+
+
+def _watch_models(clock: StepClock, roots: Roots) -> None:
+    # Watching every module's call would cost a few microseconds per layer. So all calls are watched for
+    # the first steps only, to learn which modules are the outermost ones; then those classes alone.
+    call: Callable[..., Any] = torch.nn.Module.__call__
+    training_thread = threading.get_ident()
+    depth = 0
+
+    def watch_all(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        nonlocal depth
+        if torch.compiler.is_compiling() or threading.get_ident() != training_thread:
+            return call(module, *args, **kwargs)
+        if depth == 0:
+            if clock.step >= DISCOVERY_STEPS:
+                watch_roots_alone()
+            if next(module.parameters(), None) is not None:  # a loss function is no model
+                roots.modules.add(module)
+                clock.model_called()
+        depth += 1
+        try:
+            return call(module, *args, **kwargs)
+        finally:
+            depth -= 1
+
+    def watch_roots_alone() -> None:
+        torch.nn.Module.__call__ = call  # type: ignore[method-assign]
+        for kind in {type(module) for module in roots.modules}:
+            kind.__call__ = watch_root(kind.__call__)  # type: ignore[method-assign]
+
+    def watch_root(inherited: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(inherited)
+        def call_root(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if module in roots.modules:
+                clock.model_called()
+            return inherited(module, *args, **kwargs)
+
+        return call_root
+
+    torch.nn.Module.__call__ = watch_all  # type: ignore[method-assign]

@@ -1,0 +1,82 @@
+"""What the operating system did to this rank: CPU time, page faults, switches, foreign load.
+
+Enters: nothing but the kernel's own counters. Leaves: differences since the last reading. `usage` is
+cheap enough for every step (one getrusage call); the load of whole cores is read at most ten times a
+second.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+
+LOAD_READING_INTERVAL_S = 0.1  # /proc/stat counts in ticks of 10 ms: shorter intervals would be noise
+
+
+class Host:
+    """Counters of this process and of the cores that belong to it alone."""
+
+    def __init__(self, own_cores: list[int]) -> None:
+        self._own_cores = {f"cpu{core}" for core in own_cores}
+        self._usage = resource.getrusage(resource.RUSAGE_SELF)
+        self._load = _read_cores(self._own_cores)
+        self._load_time_s = time.perf_counter()
+        self._load_cpu_s = self._usage.ru_utime + self._usage.ru_stime
+
+    def read(self, now_s: float) -> dict[str, float]:
+        """Values of STEP_METRICS since the last call; the load only where its interval has passed."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        before, self._usage = self._usage, usage
+        cpu_s = usage.ru_utime + usage.ru_stime
+        values: dict[str, float] = {
+            "cpu_s": cpu_s - before.ru_utime - before.ru_stime,
+            "page_faults": usage.ru_minflt + usage.ru_majflt - before.ru_minflt - before.ru_majflt,
+            "voluntary_switches": usage.ru_nvcsw - before.ru_nvcsw,
+            "involuntary_switches": usage.ru_nivcsw - before.ru_nivcsw,
+        }
+        elapsed_s = now_s - self._load_time_s
+        if self._own_cores and elapsed_s >= LOAD_READING_INTERVAL_S:
+            busy_s, steal_s = _read_cores(self._own_cores)
+            own_s = cpu_s - self._load_cpu_s
+            foreign_s = busy_s - self._load[0] - own_s
+            values["foreign_cores"] = max(0.0, foreign_s / elapsed_s)
+            values["steal_cores"] = max(0.0, (steal_s - self._load[1]) / elapsed_s)
+            self._load, self._load_time_s, self._load_cpu_s = (busy_s, steal_s), now_s, cpu_s
+        return values
+
+
+def _read_cores(names: set[str]) -> tuple[float, float]:
+    """Busy and stolen seconds of these cores since boot; zeros where the kernel does not tell."""
+    if not names:
+        return 0.0, 0.0
+    busy = steal = 0
+    try:
+        with open("/proc/stat") as stat:
+            for line in stat:
+                if not line.startswith("cpu"):
+                    break
+                name, *ticks = line.split()
+                if name in names:
+                    user, nice, system, _idle, _iowait, irq, softirq, stolen = map(int, ticks[:8])
+                    busy += user + nice + system + irq + softirq
+                    steal += stolen
+    except OSError:
+        return 0.0, 0.0
+    per_second = os.sysconf("SC_CLK_TCK")
+    return busy / per_second, steal / per_second
+
+
+def resident_bytes() -> tuple[int, int]:
+    """This process's resident set now, and its high-water mark."""
+    now = peak = 0
+    try:
+        with open("/proc/self/status") as status:
+            for line in status:
+                if line.startswith("VmRSS:"):
+                    now = int(line.split()[1]) * 1024
+                elif line.startswith("VmHWM:"):
+                    peak = int(line.split()[1]) * 1024
+    except OSError:
+        pass  # not Linux: getrusage knows the peak
+    return now, peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

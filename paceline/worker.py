@@ -1,0 +1,200 @@
+"""One rank: runs a training script as `python script.py` would, with the probe listening.
+
+Enters: a script and its arguments, and the launcher's spec.json named in the environment. Leaves:
+rank{R}.jsonl beside the spec. The script finds its own sys.argv, __main__, import path, working
+directory and environment.
+
+    PACELINE_SPEC=spec.json torchrun --nproc-per-node 2 -m paceline.worker train.py --dim 64
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import io
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+import types
+from pathlib import Path
+from typing import Any, NoReturn
+
+from paceline.probe.sink import Sink
+from paceline.record import LINE_END, LINE_EXCEPTION, LINE_START, SAMPLED
+
+SPEC_VARIABLE = "PACELINE_SPEC"
+STACKS_SIGNAL = (
+    signal.SIGRTMIN + 6
+)  # the launcher's question "where do you stand?"; scripts use USR1 themselves
+WAIT_FOR_RANKS_S = 10.0  # longest wait for the others at the end: a dead rank must not hold the living
+PR_SET_PDEATHSIG = 1
+
+
+class Rank:
+    """This process's place in the world, and what it does at its start and end."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.folder = Path(spec["out"])
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        self.local_world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        self.world = int(os.environ.get("WORLD_SIZE", "1"))
+        cores = spec.get("cores") or []
+        self.cores: list[int] = cores[self.local_rank] if self.local_rank < len(cores) else []
+        # Load on a core that another rank shares cannot be told from the other rank's own.
+        shared = {core for i, others in enumerate(cores) if i != self.local_rank for core in others}
+        self.own_cores = [core for core in self.cores if core not in shared]
+        self.sink = Sink(self.folder / f"rank{self.rank}.jsonl")
+        self._exit = os._exit
+        self._pid = os.getpid()
+
+    def settle(self) -> None:
+        """Before torch is imported: cores, and what happens when the launcher dies or asks."""
+        if self.cores:
+            os.sched_setaffinity(0, self.cores)
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        stacks = open(self.folder / f"rank{self.rank}.stacks", "w")  # noqa: SIM115 (open for the process's life)
+        faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True)
+        for name in spec_variables(self.spec):
+            os.environ.pop(name, None)
+
+    def write_start(self) -> None:
+        import torch
+
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        self.sink.write(
+            LINE_START,
+            rank=self.rank,
+            local_rank=self.local_rank,
+            world=self.world,
+            pid=self._pid,
+            perf_s=time.perf_counter(),
+            unix_s=time.time(),
+            device=accelerator.type if accelerator else "cpu",
+            threads=torch.get_num_threads(),
+            cores=sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],
+            versions={"python": sys.version.split()[0], "torch": torch.__version__},
+        )
+
+    def wait_for_ranks(self, stage: str) -> None:
+        """Until every rank of this machine has come to `stage`, without using the script's process group."""
+        (self.folder / f"rank{self.rank}.{stage}").touch()
+        deadline = time.monotonic() + WAIT_FOR_RANKS_S
+        while time.monotonic() < deadline:
+            if len(list(self.folder.glob(f"rank*.{stage}"))) >= self.local_world:
+                return
+            time.sleep(0.005)
+
+    def end_script(self) -> NoReturn:
+        """All is measured: leave at this step boundary, without running any of the script's own endings."""
+        self.sink.write(LINE_END, reason="steps done", exit_code=0)
+        # A rank that leaves early would break its neighbour's last collective.
+        self.wait_for_ranks("done")
+        for child in multiprocessing.active_children():
+            child.kill()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        self._exit(0)
+        raise AssertionError("os._exit returned")
+
+    def write_exception(self, error: BaseException, script: str, step: int, sampling: bool) -> None:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if frame.filename == os.path.abspath(script)]
+        at = own[-1] if own else (frames[-1] if frames else None)
+        message = str(error)
+        self.sink.write(
+            LINE_EXCEPTION,
+            type=type(error).__name__,
+            message=message,
+            traceback="".join(traceback.format_exception(error)),
+            line=f"{at.filename}:{at.lineno}" if at else None,
+            step=step,
+            sampling=sampling,
+            oom=isinstance(error, MemoryError)
+            or type(error).__name__ == "OutOfMemoryError"
+            or "can't allocate memory" in message,
+        )
+
+
+def spec_variables(spec: dict[str, Any]) -> list[str]:
+    """Environment variables that plain torchrun would not have set."""
+    return [SPEC_VARIABLE, *spec.get("added_environment", [])]
+
+
+def run_script(script: str, arguments: list[str]) -> None:
+    """Execute a file as the interpreter itself would: as __main__, which stays in place after it ends."""
+    path = os.path.abspath(script)
+    sys.argv = [script, *arguments]
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=path, __builtins__=__builtins__, __cached__=None)
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+def frames_of_script(error: BaseException) -> types.TracebackType | None:
+    """The traceback as plain Python would print it: without main() and run_script()."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return frames
+
+
+def main() -> None:
+    """Measure the script named on the command line."""
+    spec = json.loads(Path(os.environ[SPEC_VARIABLE]).read_text())
+    rank = Rank(spec)
+    rank.settle()
+    script, arguments = sys.argv[1], sys.argv[2:]
+    if spec.get("virtual"):
+        from paceline import virtual
+
+        wanted = spec["virtual"]
+        virtual.install(
+            devices=wanted["devices"],
+            memory=wanted["memory"],
+            link=wanted["link"],
+            as_cuda=wanted["as_cuda"],
+        )
+
+    from paceline import probe
+
+    rank.write_start()
+    on_done = (lambda: None) if spec["to_end"] else rank.end_script
+    sampling = probe.attach(spec, rank.sink, rank.own_cores, rank.wait_for_ranks, on_done)
+
+    def script_ended(exit_code: int) -> None:
+        sampling.script_ended()
+        rank.sink.write(LINE_END, reason="script ended", exit_code=exit_code)
+
+    def exit_after_keeping(status: int) -> NoReturn:
+        if os.getpid() == rank._pid:  # forked children leave this way too
+            script_ended(status)
+        rank._exit(status)
+        raise AssertionError("os._exit returned")
+
+    os._exit = exit_after_keeping
+    try:
+        run_script(script, arguments)
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        script_ended(code)
+        raise
+    except BaseException as error:
+        error.with_traceback(frames_of_script(error))
+        rank.write_exception(error, script, sampling.clock.step, sampling.clock.kind == SAMPLED)
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
+    script_ended(0)
+
+
+if __name__ == "__main__":
+    main()
