@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from paceline.probe.clock import StepClock, Window
 from paceline.probe.counting import Counting
 from paceline.probe.device_clock import DeviceClock
@@ -97,15 +95,8 @@ class Sampling:
             self._timeline = None
         if done < self._window.total and self._window.sampled:
             self._stop_sampling()
-            missing = (
-                "communication and memory" if done <= self._window.warmup + self._window.steps else "part"
-            )
-            self._sink.write(
-                LINE_NOTE,
-                code="no_samples",
-                text=f"the script ended after {done} steps, {self._window.total} were needed: {missing}
-                of the " "sampled steps is missing",
-            )
+            text = f"the script ended after {done} steps; {self._window.total} are needed for all samples"
+            self._sink.write(LINE_NOTE, code="no_samples", text=text)
 
     def _prepare(self, step: int) -> None:
         if self._lower_gloo:
@@ -152,12 +143,3 @@ class Sampling:
             facts["communication"] |= self._communication
             for fact, data in facts.items():
                 self._sink.write(LINE_SAMPLE, fact=fact, data=data)
-
-
-def accelerator_name() -> str | None:
-    """The accelerator's own name where there is one."""
-    if not torch.accelerator.is_available():
-        return None
-    accelerator = torch.accelerator.current_accelerator()
-    module = torch.get_device_module(accelerator)
-    return str(module.get_device_name()) if hasattr(module, "get_device_name") else str(accelerator)

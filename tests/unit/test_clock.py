@@ -11,7 +11,6 @@ from paceline.probe.clock import StepClock, Window
 from paceline.probe.sink import Sink
 from paceline.record import SAMPLED, TIMED, WARMUP
 
-
 SHORT = Window(warmup=1, steps=2, sampled=1)
 
 
