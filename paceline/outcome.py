@@ -219,5 +219,6 @@ def decide_outcome(ended: Ended) -> Outcome:
         return explain_shortage(ended) or Outcome("ok", notes=[note])
     if outcome is None and ended.exit_code != 0 and not complete:
         said = ended.output.get(-1, "")
-        outcome = Outcome("failed", f"torchrun itself failed: {last_line_of(said)}", None, None, said)
+        why = "disk full" if ended.disk_full else f"torchrun itself failed: {last_line_of(said)}"
+        outcome = Outcome("failed", why, None, None, said)
     return outcome or explain_shortage(ended) or Outcome("ok")

@@ -73,7 +73,8 @@ def kill_descendants(pid: int, within_s: float = 5.0) -> None:
         for descendant in alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(descendant, signal.SIGKILL)
-        reap_children()
+        if pid == os.getpid():
+            reap_children()
         time.sleep(0.02)
 
 

@@ -1,0 +1,84 @@
+"""The two files that start a world: what its ranks must know, and what its torchrun must know.
+
+In: a configuration, its options, the cores for each rank. Out: spec.json and agent.json in the run's folder.
+Exercise: `pytest tests/unit/test_spec.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from paceline.placement import place_here, tuned_environment
+from paceline.study import Config, Options
+
+
+def build_arguments(config: Config, options: Options, run_dir: Path, probe: bool) -> list[str]:
+    """torchrun's command line: standalone on one machine, a rendezvous on several."""
+    if options.nnodes == "1" and options.rdzv_endpoint is None:
+        where = ["--standalone"]
+    else:
+        given = {
+            "--rdzv-endpoint": options.rdzv_endpoint,
+            "--rdzv-id": options.rdzv_id or "paceline",
+            "--rdzv-conf": options.rdzv_conf,
+            "--local-addr": options.local_addr,
+            "--node-rank": options.node_rank,
+        }
+        if options.rdzv_endpoint is None:
+            raise ValueError(
+                f"{options.nnodes} nodes must meet somewhere; try --rdzv-endpoint HOST:29400 on every node"
+            )
+        where = ["--nnodes", options.nnodes, "--rdzv-backend", "c10d"]
+        for name, value in given.items():
+            where += [name, str(value)] if value is not None else []
+    logs = ["--max-restarts", "0", "--log-dir", str(run_dir / "logs"), "--redirects", "3"]
+    rank = ["-m", "paceline.worker"] if probe else []
+    return [*where, "--nproc-per-node", str(config.world), *logs, *rank, config.program, *config.arguments]
+
+
+def write_specs(
+    config: Config, options: Options, cores_per_rank: int, run_dir: Path, probe: bool
+) -> dict[str, Any]:
+    """spec.json for the ranks, agent.json for their torchrun; the latter is returned."""
+    tuned = config.placement == "tuned"
+    added = tuned_environment(cores_per_rank) if tuned else {}
+    if tuned:
+        # A user's own allocator settings stay; threads follow the cores that a rank gets.
+        added = {k: v for k, v in added.items() if k == "OMP_NUM_THREADS" or k not in os.environ}
+    # torchrun itself would set this one for several ranks, so the script may see it then.
+    own = {"OMP_NUM_THREADS"} if config.world > 1 else set()
+    virtual = {
+        "devices": options.virtual_devices,
+        "memory": options.virtual_memory,
+        "link": options.virtual_link,
+        "as_cuda": options.virtual_as_cuda,
+    }
+    spec = {
+        "version": 1,
+        "out": str(run_dir),
+        "steps": options.steps,
+        "warmup": options.warmup,
+        "sampled": options.sampled,
+        "to_end": options.to_end,
+        "step_marker": options.step_marker,
+        "placement": config.placement,
+        "cores": place_here(config.world, cores_per_rank) if tuned else [],
+        "added_environment": sorted(added.keys() - own - os.environ.keys()),
+        "virtual": virtual if options.virtual_devices else None,
+        "nnodes": int(options.nnodes.partition(":")[0]),
+    }
+    (run_dir / "spec.json").write_text(json.dumps(spec))
+    environment = {**os.environ, **added}
+    if probe:
+        environment["PACELINE_SPEC"] = str(run_dir / "spec.json")
+    agent = {
+        "arguments": build_arguments(config, options, run_dir, probe),
+        "environment": environment,
+        "directory": os.getcwd(),
+        "out": str(run_dir),
+    }
+    (run_dir / "agent.json").write_text(json.dumps(agent))
+    return agent
