@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import importlib
 import io
 import json
 import multiprocessing
@@ -170,6 +171,8 @@ def main() -> None:
     rank.write_start()
     on_done = (lambda: None) if spec["to_end"] else rank.end_script
     sampling = probe.attach(spec, rank.sink, rank.own_cores, rank.wait_for_ranks, on_done)
+    if spec.get("observer"):
+        importlib.import_module(spec["observer"]).attach(rank.sink, os.path.abspath(script))
 
     def script_ended(exit_code: int) -> None:
         sampling.script_ended()
