@@ -1,0 +1,49 @@
+"""What more ranks gained: speedup and efficiency against the smallest world; the ratio of any two configurations.
+
+Ratios are taken within a round, where both sides met the same machine, and then summarised over the rounds.
+Try it: `pytest tests/unit/test_analyse_scaling.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.analyse.intervals import ratio_over_rounds
+from paceline.analyse.steps import samples_per_step, world_step_times
+from paceline.record import Metric, RunRecord
+
+
+def ratio(runs_a: Sequence[RunRecord], runs_b: Sequence[RunRecord]) -> Metric | None:
+    """Step time of a over step time of b: above 1 means that b is faster."""
+    return ratio_over_rounds(
+        [(world_step_times(a), world_step_times(b)) for a, b in _pairs(runs_a, runs_b)], unit="ratio"
+    )
+
+
+def scaling_metrics(base: Sequence[RunRecord], runs: Sequence[RunRecord]) -> dict[str, Metric | None]:
+    """Speedup and efficiency of `runs` against `base`, the smallest world of the same program and arguments.
+
+    Speedup compares the time for the same work. A step is taken to be the same work in both, unless the
+    samples per step are known and differ.
+    """
+    small, large = base[0].world, runs[0].world
+    if small == large:
+        one = Metric(1.0, 1.0, 1.0, len(runs), "ratio")
+        return {"speedup": one, "efficiency": one}
+    gained = ratio(base, runs)
+    if gained is None:
+        return {}
+    before, after = samples_per_step(base[0]), samples_per_step(runs[0])
+    work = after / before if before and after else 1.0
+    return {"speedup": _scaled(gained, work), "efficiency": _scaled(gained, work * small / large)}
+
+
+def _pairs(runs_a: Sequence[RunRecord], runs_b: Sequence[RunRecord]) -> list[tuple[RunRecord, RunRecord]]:
+    """Runs of the same round; in order where no round is common, as between two studies."""
+    by_round = {run.round: run for run in runs_b}
+    paired = [(run, by_round[run.round]) for run in runs_a if run.round in by_round]
+    return paired or list(zip(runs_a, runs_b, strict=False))
+
+
+def _scaled(metric: Metric, factor: float) -> Metric:
+    return Metric(metric.median * factor, metric.low * factor, metric.high * factor, metric.n, metric.unit)

@@ -1,0 +1,99 @@
+"""Runs → rows: one row per configuration, in the order in which they were first measured.
+
+Try it: `paceline show STUDY`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from paceline.analyse.communication import communication_metrics
+from paceline.analyse.health import health_metrics
+from paceline.analyse.memory import memory_metrics
+from paceline.analyse.scaling import scaling_metrics
+from paceline.analyse.steps import step_metrics
+from paceline.record import Metric, Row, RunRecord, Source
+
+# Options that change no step: runs that differ in them are still one configuration.
+OPTIONS_OF_NO_EFFECT = frozenset(
+    ("timeout_s", "node_rank", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "local_addr")
+)
+
+
+class RowKey(NamedTuple):
+    """What tells one row from another."""
+
+    program: str
+    arguments: tuple[str, ...]
+    placement: str
+    source: Source
+    world: int
+
+
+def key_of(item: RunRecord | Row) -> RowKey:
+    """The row that a run belongs to."""
+    return RowKey(item.program, tuple(item.arguments), item.placement, item.source, item.world)
+
+
+def group_runs(runs: Iterable[RunRecord]) -> dict[RowKey, list[RunRecord]]:
+    """Runs by row, each row's in the order of their rounds.
+
+    A study that was resumed after its script or its options changed holds runs of both. They are not one
+    configuration, so only those like the newest are taken.
+    """
+    runs = list(runs)
+    scripts = {run.program: run.script_hash for run in runs if run.script_hash}
+    groups: dict[RowKey, list[RunRecord]] = {}
+    for run in sorted(runs, key=lambda run: run.round):
+        if run.script_hash in ("", scripts.get(run.program)):
+            groups.setdefault(key_of(run), []).append(run)
+    newest = {key_of(run): run for run in runs}
+    return {
+        key: [run for run in group if _shape(run) == _shape(newest[key])] for key, group in groups.items()
+    }
+
+
+def summarise(runs: Iterable[RunRecord]) -> list[Row]:
+    """Every number of every row. A number that is not known is absent, never zero."""
+    groups = group_runs(runs)
+    measured = {key: [run for run in group if run.status == "ok"] for key, group in groups.items()}
+    return [_summarise_row(key, group, measured) for key, group in groups.items()]
+
+
+def _summarise_row(key: RowKey, group: Sequence[RunRecord], measured: dict[RowKey, list[RunRecord]]) -> Row:
+    ended_ill = [run for run in group if run.status != "ok"]
+    row = Row(
+        program=key.program,
+        arguments=list(key.arguments),
+        world=key.world,
+        placement=key.placement,
+        source=key.source,
+        status=ended_ill[-1].status if ended_ill else "ok",
+        cause=_cause(ended_ill, len(group)),
+        oversubscribed=any(run.oversubscribed for run in group),
+        rounds=len(measured[key]),
+    )
+    if measured[key]:
+        row.metrics = {name: metric for name, metric in _metrics(key, measured).items() if metric is not None}
+    return row
+
+
+def _metrics(key: RowKey, measured: dict[RowKey, list[RunRecord]]) -> dict[str, Metric | None]:
+    runs = measured[key]
+    family = [other for other in measured if other[:-1] == key[:-1] and measured[other]]
+    metrics = step_metrics(runs)
+    if len(family) > 1:
+        metrics |= scaling_metrics(measured[min(family, key=lambda other: other.world)], runs)
+    return {**metrics, **communication_metrics(runs), **memory_metrics(runs), **health_metrics(runs)}
+
+
+def _shape(run: RunRecord) -> dict[str, Any]:
+    return {name: value for name, value in run.options.items() if name not in OPTIONS_OF_NO_EFFECT}
+
+
+def _cause(ended_ill: Sequence[RunRecord], num_runs: int) -> str | None:
+    if not ended_ill:
+        return None
+    cause = ended_ill[-1].cause or f"the run {ended_ill[-1].status}"
+    return cause if num_runs == 1 else f"{len(ended_ill)} of {num_runs} rounds: {cause}"
