@@ -1,0 +1,1 @@
+"""The course labs: what they consist of (spec.py)."""
