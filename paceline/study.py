@@ -78,7 +78,7 @@ class Options:
 
 
 # What may change without a reason to measure again: patience, and where the nodes meet.
-_DECIDES_NOTHING = ("timeout_s", "node_rank", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "local_addr")
+DECIDES_NOTHING = ("timeout_s", "node_rank", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "local_addr")
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ def run_key(
 ) -> str:
     """A stable name for one run: two runs with the same key would measure the same thing."""
     decisive = {
-        name: value for name, value in dataclasses.asdict(options).items() if name not in _DECIDES_NOTHING
+        name: value for name, value in dataclasses.asdict(options).items() if name not in DECIDES_NOTHING
     }
     content = [dataclasses.asdict(config), decisive, round, script_hash, cores_per_rank, torch_version]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,1 +1,54 @@
-"""The command line: one small file per group of commands; each parses, calls and prints."""
+"""The command line: one small file per group of commands; each parses, calls and prints.
+
+A user's mistake is one message on standard error and exit code 2; PACELINE_DEBUG=1 shows the traceback
+as well. Exercise: `paceline --help`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from paceline import __version__
+from paceline.cli import bench, doctor, run, studies
+
+app = typer.Typer(
+    name="paceline",
+    help="Measures, explains and predicts how a PyTorch model trains in parallel.",
+    epilog="Start with: paceline run --nproc 1,2 train.py",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+run.add_to(app)
+bench.add_to(app)
+doctor.add_to(app)
+studies.add_to(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"paceline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Measures, explains and predicts how a PyTorch model trains in parallel."""
+
+
+def main() -> None:
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        if os.environ.get("PACELINE_DEBUG"):
+            raise
+        print(f"paceline: {error}", file=sys.stderr)
+        sys.exit(2)

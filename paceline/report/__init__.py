@@ -1,0 +1,1 @@
+"""Rows to what people read: tables on a terminal, CSV and JSON."""
