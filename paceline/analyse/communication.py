@@ -9,7 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from paceline.analyse.intervals import counted, one_per_round
+from paceline.analyse.steps import world_step_times
 from paceline.record import Metric, RunRecord
 
 
@@ -32,13 +35,19 @@ def communication_metrics(runs: Sequence[RunRecord]) -> dict[str, Metric | None]
         "synchronising_micro_steps": counted(
             [over_ranks(run, "synchronising_micro_steps", max) for run in runs], "count"
         ),
-        # A collective lasts until its last rank arrives. The rank that arrives last waits for nobody: its time
-        # is the transfer's own, and what the others have beyond it is waiting.
+        # A collective lasts until its last rank arrives. That rank waits for nobody: its time is the
+        # transfer's own, and what the others have beyond it is waiting.
         "comm_busy_s": one_per_round([over_ranks(run, "busy_s", min) for run in runs], "s"),
         "exposed_comm_s": one_per_round([over_ranks(run, "exposed_s", min) for run in runs], "s"),
+        "exposed_comm_share": one_per_round([_exposed_share(run) for run in runs], "ratio"),
         "comm_wait_s": one_per_round([over_ranks(run, "exposed_s", _range) for run in runs], "s"),
         "bus_bandwidth_bytes_s": one_per_round([_bus_bandwidth(run) for run in runs], "bytes/s"),
     }
+
+
+def _exposed_share(run: RunRecord) -> float:
+    times = world_step_times(run)
+    return over_ranks(run, "exposed_s", min) / float(np.median(times)) if len(times) else math.nan
 
 
 def _range(values: list[float]) -> float:

@@ -27,7 +27,7 @@ def health_metrics(runs: Sequence[RunRecord]) -> dict[str, Metric | None]:
         "skipped_steps": counted([_most_skips(run) for run in runs], "count"),
         "gradient_norm": one_per_round([_gradient_norm(run) for run in runs], "norm"),
         "cpu_share": median_over_rounds([cpu_shares(run).mean(axis=0) for run in runs if run.ranks], "ratio"),
-        "disturbed_steps": one_per_round([_disturbed_share(run) for run in runs], "ratio"),
+        "disturbed_share": one_per_round([_disturbed_share(run) for run in runs], "ratio"),
     }
     for name in ("page_faults", "voluntary_switches", "involuntary_switches"):
         metrics[name] = median_over_rounds([_most(of_kind(run, name)) for run in runs], "count")

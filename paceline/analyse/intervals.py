@@ -32,7 +32,7 @@ WATCHED = ("step_time_s", "speedup")
 
 
 def median_over_rounds(rounds: Sequence[Array], unit: str) -> Metric | None:
-    """The median of all steps of all rounds, none negative; each of `rounds` is one launch's steps in order."""
+    """The median of all steps of all rounds, none negative; a round is one launch's steps in order."""
     rounds = [steps[np.isfinite(steps)] for steps in rounds]
     rounds = [steps for steps in rounds if len(steps)]
     if not rounds:
@@ -102,8 +102,8 @@ def interval_is_narrow(rows: Iterable[Row], until: float) -> bool:
 def block_length(steps: Array) -> int:
     """How many consecutive steps to draw together, from how strongly a step remembers the one before.
 
-    Carlstein's length for a first-order memory, (2r / (1 - r²))^(2/3) · n^(1/3), and half as long again because
-    r is itself estimated from few steps: on simulated steps that is what brings the coverage above 90 %.
+    Carlstein's length for a first-order memory, (2r / (1 - r²))^(2/3) · n^(1/3), and half as long again: r is
+    itself estimated from few steps, and on simulated ones that is what brings the coverage above 90 %.
     """
     n = len(steps)
     deviations = steps - steps.mean()
@@ -118,7 +118,7 @@ def block_length(steps: Array) -> int:
 
 
 def _draw_blocks(rounds: Sequence[Array]) -> tuple[list[Array], float]:
-    """Per round replicates × steps, each row made of blocks drawn with replacement; and how many blocks in all."""
+    """Per round replicates × steps, rows made of blocks drawn with replacement; and the number of blocks."""
     generator = np.random.default_rng(0)  # the same runs always give the same interval
     num_replicates = max(100, min(NUM_REPLICATES, MAX_DRAWN // sum(map(len, rounds))))
     drawn, num_blocks = [], 0.0

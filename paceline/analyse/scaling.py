@@ -1,4 +1,4 @@
-"""What more ranks gained: speedup and efficiency against the smallest world; the ratio of any two configurations.
+"""What more ranks gained: speedup and efficiency; and the ratio of any two configurations.
 
 Ratios are taken within a round, where both sides met the same machine, and then summarised over the rounds.
 Try it: `pytest tests/unit/test_analyse_scaling.py`.

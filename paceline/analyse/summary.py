@@ -81,7 +81,13 @@ def _summarise_row(key: RowKey, group: Sequence[RunRecord], measured: dict[RowKe
 
 def _metrics(key: RowKey, measured: dict[RowKey, list[RunRecord]]) -> dict[str, Metric | None]:
     runs = measured[key]
-    family = [other for other in measured if other[:-1] == key[:-1] and measured[other]]
+    # Ranks with more cores are other devices: a sweep that is widened later gives each rank fewer.
+    cores = runs[0].options.get("cores_per_rank")
+    family = [
+        other
+        for other, others in measured.items()
+        if other[:-1] == key[:-1] and others and others[0].options.get("cores_per_rank") == cores
+    ]
     metrics = step_metrics(runs)
     if len(family) > 1:
         metrics |= scaling_metrics(measured[min(family, key=lambda other: other.world)], runs)
