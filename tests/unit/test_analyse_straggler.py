@@ -29,7 +29,7 @@ def joined_ranks(late_s: np.ndarray, *, place: str, seed: int = 0, jitter: float
     own[place] += late_s
     ranks_began_s = np.zeros(world)
     columns: list[dict[str, list[float]]] = [
-        {name: [] for name in ("data_s", "forward_s", "backward_s", "optimizer_s", "step", "end")}
+        {name: [] for name in ("data_s", "forward_s", "backward_s", "optimizer_s", "step", "end", "wait")}
         for _ in range(world)
     ]
     for step in range(num_steps):
@@ -39,12 +39,12 @@ def joined_ranks(late_s: np.ndarray, *, place: str, seed: int = 0, jitter: float
             column["data_s"].append(data[rank, step])
             column["forward_s"].append(forward[rank, step])
             column["backward_s"].append(backward[rank, step] + joined_s - arrived_s[rank])
+            column["wait"].append(joined_s - arrived_s[rank])
             column["optimizer_s"].append(optimizer[rank, step])
             ended_s = joined_s + optimizer[rank, step]
             column["step"].append(ended_s - ranks_began_s[rank])
             column["end"].append(ended_s)
             ranks_began_s[rank] = ended_s
-    exposed = [float(np.median(column["backward_s"]) - 0.5 * STEP_S) for column in columns]
     return [
         make_rank(
             rank,
@@ -53,7 +53,7 @@ def joined_ranks(late_s: np.ndarray, *, place: str, seed: int = 0, jitter: float
             sampled=0,
             phases={name: column[name] for name in ("data_s", "forward_s", "backward_s", "optimizer_s")},
             series={"end_s": column["end"]},
-            facts={"communication": communication(exposed_s=max(0.0, exposed[rank]))},
+            facts={"communication": communication(exposed_s=float(np.median(column["wait"])))},
         )
         for rank, column in enumerate(columns)
     ]
