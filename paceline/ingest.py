@@ -19,10 +19,10 @@ from paceline.record import (
     LINE_NOTE,
     LINE_SAMPLE,
     LINE_START,
-    LINE_STEP,
     TIMED,
     RankRecord,
 )
+from paceline.step_file import read_steps
 
 
 @dataclass
@@ -54,11 +54,11 @@ def parse_lines(data: bytes) -> list[dict[str, Any]]:
     return events
 
 
-def build_series(steps: list[dict[str, Any]], late: list[dict[str, Any]]) -> dict[str, list[float]]:
+def build_series(steps: list[dict[str, float]], late: list[dict[str, Any]]) -> dict[str, list[float]]:
     """One value per step and metric, in the order of the steps; NaN where none was known."""
     places = {step["step"]: place for place, step in enumerate(steps)}
     names = {name for step in steps for name in step} | {event["metric"] for event in late}
-    series = {name: [float(step.get(name, math.nan)) for step in steps] for name in names - {"event", "step"}}
+    series = {name: [step.get(name, math.nan) for step in steps] for name in names - {"step"}}
     for event in late:
         for step, value in event["values"]:
             if step in places:
@@ -73,7 +73,8 @@ def read_rank(path: Path) -> RankLog:
         of_kind.setdefault(event["event"], []).append(event)
     record = RankRecord(rank=int(path.stem.removeprefix("rank")))
     record.start = of_kind.get(LINE_START, [{}])[0]
-    record.series = build_series(of_kind.get(LINE_STEP, []), of_kind.get(LINE_LATE, []))
+    steps = read_steps(path.with_suffix(".steps"))
+    record.series = build_series(steps, of_kind.get(LINE_LATE, []))
     record.facts = {event["fact"]: event["data"] for event in of_kind.get(LINE_SAMPLE, [])}
     record.notes = of_kind.get(LINE_NOTE, [])
     ends = of_kind.get(LINE_END, [])
@@ -82,7 +83,7 @@ def read_rank(path: Path) -> RankLog:
         record,
         exception=next(iter(of_kind.get(LINE_EXCEPTION, [])), None),
         exit_code=ends[-1].get("exit_code", 0) if ends else None,
-        last_written_s=path.stat().st_mtime,
+        last_written_s=max([path.stat().st_mtime, *(step["wall_s"] for step in steps[-1:])]),
     )
 
 
@@ -92,25 +93,24 @@ def read_ranks(run_dir: Path) -> dict[int, RankLog]:
 
 
 class Follower:
-    """Follows a growing run cheaply: sizes of all ranks' files, contents of one."""
+    """Follows a growing run cheaply: how much every rank wrote, and the newest step of one."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._sizes: dict[str, int] = {}
-        self._offset = 0
+        self._num_steps: dict[str, int] = {}
 
-    def poll(self) -> tuple[bool, dict[str, Any] | None]:
+    def poll(self) -> tuple[bool, dict[str, float] | None]:
         """Whether any rank wrote since the last poll, and the newest step of the first rank, if it is new."""
         paths = sorted(self._run_dir.glob("rank*.jsonl"))
         sizes = {path.name: path.stat().st_size for path in paths}
-        grew = sizes != self._sizes
-        self._sizes = sizes
-        if not grew:
-            return False, None
-        with paths[0].open("rb") as file:
-            file.seek(self._offset)
-            data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        steps = [event for event in parse_lines(whole) if event["event"] == LINE_STEP]
-        return True, steps[-1] if steps else None
+        known = self._num_steps
+        num_steps = {
+            path.name: count_rows(path.with_suffix(".steps"), known.get(path.name, 0)) for path in paths
+        }
+        grew = (sizes, num_steps) != (self._sizes, known)
+        self._sizes, self._num_steps = sizes, num_steps
+        first = paths[0] if paths else None  # rank 0's, once it is there
+        if first is None or num_steps[first.name] == known.get(first.name, 0):
+            return grew, None
+        return True, read_rows(first.with_suffix(".steps"), num_steps[first.name] - 1)[0]

@@ -1,7 +1,8 @@
 """One run of one program in one world: the schema that everything else reads and writes.
 
-Ranks write JSON lines (`LINE_*`), the launcher folds them into a `RunRecord`, the store keeps it,
-and analysis turns records into rows. Standard library only: every rank imports this file.
+Ranks write their steps as rows (step_file.py) and the rest as JSON lines (`LINE_*`), the launcher folds
+them into a `RunRecord`, the store keeps it, and analysis turns records into rows. Standard library only:
+every rank imports this file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ Source = Literal["measured", "simulated"]
 
 # The kinds of line in a rank's JSONL, under the key "event".
 LINE_START = "start"  # once, before the script: pid, device, threads, cores, versions
-LINE_STEP = "step"  # once per step: the step's number, its kind, and one value per name in STEP_METRICS
 LINE_LATE = "late"  # values that could only be read after the timed window: {"metric", "values": [[step, v]]}
 LINE_SAMPLE = "sample"  # one fact from the sampled steps: {"fact": one of FACTS, "data": {...}}
 LINE_NOTE = "note"  # something a person should hear: {"code", "text"}

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from paceline.probe.clock import StepClock, Window
+from paceline.probe.clock import StepClock, StepTimes, Window
 from paceline.probe.health import Health
 from paceline.probe.hooks import Roots, install
 from paceline.probe.host import Host
 from paceline.probe.sampling import Sampling
 from paceline.probe.sink import Sink
+from paceline.record import LINE_NOTE
+from paceline.step_file import StepFile
 
 
 def attach(
@@ -37,10 +39,19 @@ def attach(
         on_done=on_done,
     )
 
-    def values_of_step(now_s: float) -> dict[str, float | None]:
-        return {**host.read(now_s), **health.take(clock.step)}
+    steps = StepFile(sink.path.with_suffix(".steps"))
 
-    clock = StepClock(window, sink, spec["step_marker"], values_of_step, sampling.step_ended)
+    def write_step(times: StepTimes) -> None:
+        step, _, ended_s = times[:3]
+        try:
+            steps.append(*times, *host.read(ended_s), *health.take(step))
+        except OSError as error:
+            sink.give_up(error)
+
+    def note_restart(reason: str, step: int) -> None:
+        sink.write(LINE_NOTE, code="steps_restart", text=reason, step=step)
+
+    clock = StepClock(window, write_step, sampling.step_ended, note_restart, spec["step_marker"])
     sampling.clock = clock
     install(clock, health, roots)
     return sampling

@@ -1,8 +1,7 @@
 """The step clock of one rank: when steps end, and which phase each moment of a step belongs to.
 
-Enters: the calls of hooks.py (model called, backward, optimizer …). Leaves: one line per step, and a
-call to `on_step_end` with the number of the step that ended. Nothing here touches a device or waits for
-one.
+Enters: the calls of hooks.py (model called, backward, optimizer …). Leaves: the times of each step,
+and a call to `on_step_end` with its number. Nothing here touches a device or waits for one.
 
     pytest tests/unit/test_clock.py
 """
@@ -14,12 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from paceline.probe.period import Period
-from paceline.probe.sink import Sink, known
-from paceline.record import LINE_NOTE, LINE_STEP, SAMPLED, TIMED, WARMUP
+from paceline.record import SAMPLED, TIMED, WARMUP
 
 # Phases as they happen. AFTER (between a backward and what follows it) is told apart only by what
 # follows: the next micro-batch makes it data, the optimizer makes it other.
-DATA, FORWARD, BACKWARD, OPTIMIZER, AFTER = "data_s", "forward_s", "backward_s", "optimizer_s", "after"
+DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER = "data_s", "forward_s", "backward_s", "optimizer_s", "other_s"
+AFTER = "after"
+PHASES = (DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER)
+
+# The step's number and the first eleven of STEP_METRICS: what the clock itself knows.
+StepTimes = tuple[int, int, float, float, float, float, float, float, float, float, float, int]
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,10 @@ class StepClock:
     def __init__(
         self,
         window: Window,
-        sink: Sink,
-        marker: str = "auto",
-        extra_values: Callable[[float], dict[str, float | None]] = lambda now_s: {},
+        write_step: Callable[[StepTimes], None],
         on_step_end: Callable[[int], None] = lambda step: None,
+        on_restart: Callable[[str, int], None] = lambda reason, step: None,
+        marker: str = "auto",
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.window = window
@@ -58,15 +61,16 @@ class StepClock:
         self.optimizer_calls = 0
         self.micro_steps = 0
         self.last_micro_steps = 0  # of the step that ended last
-        self._sink = sink
-        self._marker = marker
-        self._extra_values = extra_values
+        self._write_step = write_step
         self._on_step_end = on_step_end
+        self._on_restart = on_restart
+        self._marker = marker
         self._now = now
         self._period = Period()
         self._optimizer_depth = 0  # an optimizer may call another one (ZeRO): only the outermost counts
         self._phase_began_s = self._step_began_s = now()
-        self._spent_s = dict.fromkeys((DATA, FORWARD, BACKWARD, OPTIMIZER, "other_s", "dataloader_s"), 0.0)
+        self._spent_s = dict.fromkeys(PHASES, 0.0)
+        self._dataloader_s = 0.0
 
     @property
     def kind(self) -> int:
@@ -79,7 +83,7 @@ class StepClock:
             self._enter(DATA)
 
     def dataloader_ended(self, seconds: float) -> None:
-        self._spent_s["dataloader_s"] += seconds
+        self._dataloader_s += seconds
 
     def model_called(self) -> None:
         if self.phase in (DATA, AFTER, OPTIMIZER):
@@ -140,23 +144,29 @@ class StepClock:
         now_s = self._now()
         left = self.phase
         if left == AFTER:
-            left = DATA if phase in (FORWARD, DATA) else "other_s"
+            left = DATA if phase in (FORWARD, DATA) else OTHER
         self._spent_s[left] += now_s - self._phase_began_s
         self.phase, self._phase_began_s = phase, now_s
 
     def _end_step(self) -> None:
         ended_s = self._phase_began_s  # _enter(DATA) has just read the clock
         step = self.step
-        self._sink.write(
-            LINE_STEP,
-            step=step,
-            kind=self.kind,
-            end_s=ended_s,
-            wall_s=time.time(),
-            step_time_s=ended_s - self._step_began_s,
-            micro_steps=self.micro_steps,
-            **self._spent_s,
-            **known(self._extra_values(ended_s)),
+        spent_s = self._spent_s
+        self._write_step(
+            (
+                step,
+                self.kind,
+                ended_s,
+                time.time(),
+                ended_s - self._step_began_s,
+                spent_s[DATA],
+                self._dataloader_s,
+                spent_s[FORWARD],
+                spent_s[BACKWARD],
+                spent_s[OPTIMIZER],
+                spent_s[OTHER],
+                self.micro_steps,
+            )
         )
         self.step += 1
         self._begin_step(ended_s)
@@ -165,11 +175,11 @@ class StepClock:
     def _begin_step(self, now_s: float) -> None:
         self._step_began_s = now_s
         self.last_micro_steps, self.micro_steps = self.micro_steps, 0
-        for phase in self._spent_s:
-            self._spent_s[phase] = 0.0
+        self._spent_s = dict.fromkeys(PHASES, 0.0)
+        self._dataloader_s = 0.0
 
     def _start_over(self, reason: str) -> None:
-        # Steps written so far were parts of steps: the launcher drops them when it reads this note.
-        self._sink.write(LINE_NOTE, code="steps_restart", text=reason, step=self.step)
+        # Steps written so far were parts of steps. They are followed by a step 0, by which readers know.
+        self._on_restart(reason, self.step)
         self.step = 0
         self._begin_step(self._phase_began_s)

@@ -19,7 +19,9 @@ class Health:
     """Collects the numbers of the step under way."""
 
     def __init__(self) -> None:
-        self.late: dict[str, list[tuple[int, torch.Tensor]]] = {"loss": [], "loss_scale": [], "skipped": []}
+        self.late: dict[str, list[tuple[int, list[torch.Tensor]]]] = {
+            name: [] for name in ("loss", "loss_scale", "skipped")
+        }
         self._scaled: tuple[weakref.ref[torch.Tensor], torch.Tensor] | None = None
         self._scaler: weakref.ref[torch.amp.GradScaler] | None = None
         self._losses: list[torch.Tensor] = []
@@ -56,43 +58,35 @@ class Health:
     def step_skipped(self) -> None:
         self._skipped = True
 
-    def take(self, step: int) -> dict[str, float | None]:
-        """The values of the step that ends now; what lives on an accelerator is kept for later."""
-        values: dict[str, float | None] = {
-            "loss": self._read("loss", step, _sum(self._losses)),
-            "loss_scale": self._read("loss_scale", step, self._scale),
-        }
+    def take(self, step: int) -> tuple[float, float, float]:
+        """Loss, scale and skip of the step that ends now: NaN where the number is still on an accelerator."""
+        loss = self._read("loss", step, self._losses)
+        scale = skipped = math.nan
         if self._scale is not None:
-            skipped = 1.0 if self._skipped else self._read("skipped", step, _sum(self._found_inf))
-            values["skipped"] = None if skipped is None else float(skipped > 0)
-        self._losses, self._found_inf, self._scale, self._skipped = [], [], None, False
-        return values
+            scale = self._read("loss_scale", step, [self._scale])
+            skipped = 1.0 if self._skipped else self._read("skipped", step, self._found_inf, none=0.0)
+            self._found_inf, self._scale, self._skipped = [], None, False
+        self._losses = []
+        return loss, scale, skipped
 
     def late_values(self) -> dict[str, list[tuple[int, float]]]:
         """Read what was left on the device: this waits for it, so only after the timed steps."""
         values = {
-            name: [(step, float(tensor)) for step, tensor in kept] for name, kept in self.late.items() if kept
+            name: [(step, sum(map(float, tensors))) for step, tensors in kept]
+            for name, kept in self.late.items()
+            if kept
         }
         self.late = {name: [] for name in self.late}
         return values
 
-    def _read(self, name: str, step: int, tensor: torch.Tensor | None) -> float | None:
-        if tensor is None:
-            return 0.0 if name == "skipped" else None
-        if tensor.device.type == "cpu":
-            return float(tensor)
-        self.late[name].append((step, tensor))
-        return None
-
-
-def _sum(tensors: list[torch.Tensor]) -> torch.Tensor | None:
-    """Their sum without waiting: one addition per micro-step, on the device."""
-    if not tensors:
-        return None
-    total = tensors[0].float()
-    for tensor in tensors[1:]:
-        total = total + tensor.to(total.device, torch.float32)
-    return total
+    def _read(self, name: str, step: int, tensors: list[torch.Tensor], none: float = math.nan) -> float:
+        """Their sum where reading waits for nothing; on an accelerator they are kept."""
+        if not tensors:
+            return none
+        if tensors[0].device.type == "cpu":
+            return sum(map(float, tensors))
+        self.late[name].append((step, tensors))
+        return math.nan
 
 
 def gradient_norm(parameters: list[torch.Tensor]) -> float:

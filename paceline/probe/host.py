@@ -7,11 +7,15 @@ second.
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import time
 
-LOAD_READING_INTERVAL_S = 0.1  # /proc/stat counts in ticks of 10 ms: shorter intervals would be noise
+LOAD_READING_INTERVAL_S = 0.2  # /proc/stat counts in ticks of 10 ms: shorter intervals would be noise
+
+# cpu_s, page_faults, voluntary_switches, involuntary_switches, foreign_cores, steal_cores of STEP_METRICS
+HostValues = tuple[float, int, int, int, float, float]
 
 
 class Host:
@@ -24,26 +28,31 @@ class Host:
         self._load_time_s = time.perf_counter()
         self._load_cpu_s = self._usage.ru_utime + self._usage.ru_stime
 
-    def read(self, now_s: float) -> dict[str, float]:
-        """Values of STEP_METRICS since the last call; the load only where its interval has passed."""
+    def read(self, now_s: float) -> HostValues:
+        """What happened since the last call; the load (NaN otherwise) only where its interval has passed."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         before, self._usage = self._usage, usage
         cpu_s = usage.ru_utime + usage.ru_stime
-        values: dict[str, float] = {
-            "cpu_s": cpu_s - before.ru_utime - before.ru_stime,
-            "page_faults": usage.ru_minflt + usage.ru_majflt - before.ru_minflt - before.ru_majflt,
-            "voluntary_switches": usage.ru_nvcsw - before.ru_nvcsw,
-            "involuntary_switches": usage.ru_nivcsw - before.ru_nivcsw,
-        }
+        foreign_cores = steal_cores = math.nan
+        if self._own_cores and now_s - self._load_time_s >= LOAD_READING_INTERVAL_S:
+            foreign_cores, steal_cores = self._read_load(now_s, cpu_s)
+        return (
+            cpu_s - before.ru_utime - before.ru_stime,
+            usage.ru_minflt + usage.ru_majflt - before.ru_minflt - before.ru_majflt,
+            usage.ru_nvcsw - before.ru_nvcsw,
+            usage.ru_nivcsw - before.ru_nivcsw,
+            foreign_cores,
+            steal_cores,
+        )
+
+    def _read_load(self, now_s: float, cpu_s: float) -> tuple[float, float]:
+        """Cores' worth of this rank's cores that others used, and that the hypervisor took."""
         elapsed_s = now_s - self._load_time_s
-        if self._own_cores and elapsed_s >= LOAD_READING_INTERVAL_S:
-            busy_s, steal_s = _read_cores(self._own_cores)
-            own_s = cpu_s - self._load_cpu_s
-            foreign_s = busy_s - self._load[0] - own_s
-            values["foreign_cores"] = max(0.0, foreign_s / elapsed_s)
-            values["steal_cores"] = max(0.0, (steal_s - self._load[1]) / elapsed_s)
-            self._load, self._load_time_s, self._load_cpu_s = (busy_s, steal_s), now_s, cpu_s
-        return values
+        busy_s, steal_s = _read_cores(self._own_cores)
+        foreign_s = (busy_s - self._load[0]) - (cpu_s - self._load_cpu_s)
+        stolen_s = steal_s - self._load[1]
+        self._load, self._load_time_s, self._load_cpu_s = (busy_s, steal_s), now_s, cpu_s
+        return max(0.0, foreign_s / elapsed_s), max(0.0, stolen_s / elapsed_s)
 
 
 def _read_cores(names: set[str]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Where a rank writes what it sees: one JSON object per line, in its own file.
+"""Where a rank writes what it sees, apart from its steps: one JSON object per line, in its own file.
 
 Enters: facts as keyword arguments. Leaves: `rank{R}.jsonl` in the run's folder. Every line is handed to the
 kernel at once, so a rank that is killed loses nothing that it had measured.
@@ -9,7 +9,6 @@ kernel at once, so a rank that is killed loses nothing that it had measured.
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -27,34 +26,26 @@ class Sink:
         os.register_at_fork(after_in_child=self.close)
 
     def write(self, event: str, **values: Any) -> None:
-        """Append one line; values that are not known (None, NaN) are left out by the callers."""
+        """Append one line, handed to the kernel at once."""
         if not self._open:
             return
         line = json.dumps({"event": event, **values}, separators=(",", ":"), default=str) + "\n"
         try:
             written = os.write(self._file, line.encode())
         except OSError as error:
-            self._give_up(error)
+            self.give_up(error)
             return
         if written < len(line):  # a nearly full disk takes half a line
-            self._give_up(OSError("only half of a line fitted on the disk"))
+            self.give_up(OSError("only half of a line fitted on the disk"))
 
     def close(self) -> None:
         self._open = False
 
-    def _give_up(self, error: OSError) -> None:
+    def give_up(self, error: OSError) -> None:
+        """End this process: the disk takes no more."""
         # Training on without recording would waste the user's time: end here, and say why on
         # stderr, which the launcher keeps.
         self._open = False
         message = f"paceline: cannot write {self.path}: {error.strerror or error}\n"
         os.write(2, message.encode())
         os._exit(DISK_FULL_EXIT_CODE)
-
-
-def known(values: dict[str, float | int | None]) -> dict[str, float | int]:
-    """Only the values that are there: a missing key means "not known" in a line."""
-    return {name: value for name, value in values.items() if value is not None and not _is_nan(value)}
-
-
-def _is_nan(value: float) -> bool:
-    return isinstance(value, float) and math.isnan(value)

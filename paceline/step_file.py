@@ -1,0 +1,85 @@
+"""One rank's steps as rows of numbers in a memory-mapped file: what a timed step can afford to write.
+
+Enters: one value per name in STEP_METRICS, as a step ends. Leaves: `rank{R}.steps`, which another
+process can read at any time. A row costs one copy into memory that the kernel owns, so a rank that is
+killed loses no step, and no system call runs inside a step. A line of JSON cost ten times as much, which
+showed on steps of 10 ms.
+
+    pytest tests/unit/test_step_file.py
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+from paceline.record import STEP_METRICS
+
+COLUMNS = ("step", *STEP_METRICS, "written")  # "written" comes last: a row counts once it is 1
+ROW = struct.Struct(f"<{len(COLUMNS)}d")
+ROWS_AT_ONCE = 2048  # the file grows by as many: some 350 KB
+
+
+class StepFile:
+    """The writing side. OSError when the disk is full: at growth, never in the middle of a row."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._num_rows = 0
+        self._capacity = 0
+        self._grow()
+
+    def append(self, step: int, *values: float) -> None:
+        """Add the row of a step; `values` in the order of STEP_METRICS, NaN for what is not known."""
+        if self._num_rows == self._capacity:
+            self._grow()
+        ROW.pack_into(self._rows, self._num_rows * ROW.size, step, *values, 1.0)
+        self._num_rows += 1
+
+    def _grow(self) -> None:
+        # posix_fallocate takes the disk blocks now; a sparse file would end in SIGBUS on a full disk.
+        length = (self._capacity + ROWS_AT_ONCE) * ROW.size
+        os.posix_fallocate(self._file, self._capacity * ROW.size, ROWS_AT_ONCE * ROW.size)
+        self._rows = mmap.mmap(self._file, length)
+        self._capacity += ROWS_AT_ONCE
+        for offset in range((self._capacity - ROWS_AT_ONCE) * ROW.size, length, mmap.PAGESIZE):
+            self._rows[offset] = 0  # take the page faults here, not in a step
+
+
+def read_rows(path: Path, first: int = 0) -> list[dict[str, float]]:
+    """The rows written so far, from number `first` on, each under the names of COLUMNS."""
+    try:
+        with path.open("rb") as file:
+            file.seek(first * ROW.size)
+            data = file.read()
+    except FileNotFoundError:
+        return []
+    rows = []
+    for values in ROW.iter_unpack(data[: len(data) // ROW.size * ROW.size]):
+        if values[-1] != 1.0:
+            break
+        rows.append(dict(zip(COLUMNS[:-1], values[:-1], strict=True)))
+    return rows
+
+
+def read_steps(path: Path) -> list[dict[str, float]]:
+    """The steps as they count in the end: where a rank started over, only what came after."""
+    rows = read_rows(path)
+    pairs = enumerate(pairwise(rows), start=1)
+    restarts = [place for place, (before, row) in pairs if row["step"] <= before["step"]]
+    return rows[restarts[-1] :] if restarts else rows
+
+
+def count_rows(path: Path, known: int = 0) -> int:
+    """How many rows there are, when there were `known` before: looks at the new ones alone."""
+    try:
+        with path.open("rb") as file:
+            file.seek(known * ROW.size)
+            while (row := file.read(ROW.size)) and len(row) == ROW.size and ROW.unpack(row)[-1] == 1.0:
+                known += 1
+    except FileNotFoundError:
+        return 0
+    return known
