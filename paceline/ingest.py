@@ -1,7 +1,7 @@
-"""What ranks wrote, read back: the JSON lines of a run's folder become rank records.
+"""What ranks wrote, read back: the step rows and JSON lines of a run's folder become rank records.
 
-In: run_dir with rank*.jsonl, ended or still growing, the last line perhaps torn. Out: one `RankLog` per
-rank, or the newest step while the run goes on. Exercise: `pytest tests/unit/test_ingest.py`.
+In: run_dir with rank*.steps and rank*.jsonl, still growing or ended, the last line perhaps torn. Out: one
+`RankLog` per rank, or the newest step while the run goes on. Exercise: `pytest tests/unit/test_ingest.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from paceline.record import (
     TIMED,
     RankRecord,
 )
-from paceline.step_file import read_steps
+from paceline.step_file import count_rows, read_rows, read_steps
 
 
 @dataclass
@@ -93,24 +93,20 @@ def read_ranks(run_dir: Path) -> dict[int, RankLog]:
 
 
 class Follower:
-    """Follows a growing run cheaply: how much every rank wrote, and the newest step of one."""
+    """Follows a growing run cheaply: how much every rank has written, and the newest step of the first."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._sizes: dict[str, int] = {}
-        self._num_steps: dict[str, int] = {}
+        self._rows: dict[str, int] = {}
 
     def poll(self) -> tuple[bool, dict[str, float] | None]:
         """Whether any rank wrote since the last poll, and the newest step of the first rank, if it is new."""
-        paths = sorted(self._run_dir.glob("rank*.jsonl"))
-        sizes = {path.name: path.stat().st_size for path in paths}
-        known = self._num_steps
-        num_steps = {
-            path.name: count_rows(path.with_suffix(".steps"), known.get(path.name, 0)) for path in paths
-        }
-        grew = (sizes, num_steps) != (self._sizes, known)
-        self._sizes, self._num_steps = sizes, num_steps
+        sizes = {path.name: path.stat().st_size for path in self._run_dir.glob("rank*.jsonl")}
+        paths = sorted(self._run_dir.glob("rank*.steps"))
+        rows = {path.name: count_rows(path, self._rows.get(path.name, 0)) for path in paths}
+        grew = (sizes, rows) != (self._sizes, self._rows)
         first = paths[0] if paths else None  # rank 0's, once it is there
-        if first is None or num_steps[first.name] == known.get(first.name, 0):
-            return grew, None
-        return True, read_rows(first.with_suffix(".steps"), num_steps[first.name] - 1)[0]
+        new = first and rows[first.name] > self._rows.get(first.name, 0)
+        self._sizes, self._rows = sizes, rows
+        return grew, read_rows(first, rows[first.name] - 1)[-1] if first and new else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import shutil
@@ -22,10 +21,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from paceline.ingest import Follower, RankLog, read_ranks
 from paceline.machine import count_oom_kills, describe_machine
-from paceline.nearest import find_program
 from paceline.outcome import Ended, Outcome, decide_outcome
 from paceline.placement import is_oversubscribed
 from paceline.processes import find_descendants
@@ -63,19 +62,19 @@ class HungError(Exception):
 
 def follow_world(
     agent: Agent, options: Options, run_dir: Path, on_progress: Callable[[Progress], None]
-) -> int | None:
-    """Report progress until the world is over; torchrun's exit code, or HungError."""
+) -> dict[str, Any]:
+    """Report progress until the world is over; how torchrun ended, or HungError."""
     follower = Follower(run_dir)
     total = options.warmup + options.steps + options.sampled
     on_progress(Progress(0, total, None, WARMUP))
     last_sign = time.monotonic()
     while True:
-        over, exit_code = agent.wait(POLL_S)
+        ended = agent.wait(POLL_S)
         grew, step = follower.poll()
         if step:
-            on_progress(Progress(step["step"] + 1, total, step.get("step_time_s"), int(step["kind"])))
-        if over:
-            return exit_code
+            on_progress(Progress(int(step["step"]) + 1, total, step.get("step_time_s"), int(step["kind"])))
+        if ended:
+            return ended
         if grew:
             last_sign = time.monotonic()
         elif time.monotonic() - last_sign > options.timeout_s:
@@ -144,25 +143,25 @@ def run_agent(
     spec: Path, config: Config, options: Options, run_dir: Path, on_progress: Callable[[Progress], None]
 ) -> Ended:
     """Start the world, see it to its end, and gather what is known about that end."""
-    exit_code, stacks, hung, complaints = None, dict[int, str](), False, ""
+    torchrun: dict[str, Any] = {"exit_code": None, "failures": []}
+    stacks, hung, complaints = dict[int, str](), False, ""
     oom_kills = count_oom_kills()
     with end_on_signals(), contextlib.suppress(HungError), borrow_agent() as agent:
         agent.start_world(spec)
         try:
-            exit_code = follow_world(agent, options, run_dir, on_progress)
+            torchrun = follow_world(agent, options, run_dir, on_progress)
         except HungError:
             hung = True
             stacks = ask_stacks(agent, run_dir)
             raise
-        if exit_code is None:
+        if not agent.is_usable():
             complaints = agent.complaints()
-    failures = run_dir / "failures.json"
     output = read_tails(run_dir, config.world)
     return Ended(
         script=Path(config.program),
         logs=read_ranks(run_dir),
-        failures=json.loads(failures.read_text()) if failures.exists() else [],
-        exit_code=exit_code,
+        failures=torchrun["failures"],
+        exit_code=torchrun["exit_code"],
         hung_after_s=options.timeout_s if hung else None,
         stacks=stacks,
         output={**output, -1: complaints or output[-1]},
@@ -225,9 +224,12 @@ def run_world(
     )
     began = time.monotonic()
     try:
-        script = find_program(config.program)
         record.script_hash = hash_script(config.program)
-        record.git_commit = read_commit(script)
+    except ValueError as mistake:
+        record.cause = str(mistake)
+        return record
+    try:
+        record.git_commit = read_commit(Path(config.program))
         record.oversubscribed = is_oversubscribed(
             config.world, cores_per_rank if config.placement == "tuned" else 1
         )
@@ -240,8 +242,6 @@ def run_world(
             fill_outcome(record, Outcome("ok"), {})
         else:
             fill_outcome(record, decide_outcome(ended), ended.logs)
-    except ValueError as mistake:
-        record.cause = str(mistake)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
