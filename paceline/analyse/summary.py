@@ -5,7 +5,7 @@ Try it: `paceline show STUDY`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from paceline.analyse.communication import communication_metrics
@@ -79,18 +79,20 @@ def _summarise_row(key: RowKey, group: Sequence[RunRecord], measured: dict[RowKe
     return row
 
 
+def find_base(key: RowKey, measured: Mapping[RowKey, Sequence[RunRecord]]) -> RowKey | None:
+    """The row that `key` is compared with: the smallest world that ran well and differs in nothing else."""
+    # Ranks with more cores are other devices: a sweep that is widened later gives each rank fewer.
+    cores = {other: runs[0].options.get("cores_per_rank") for other, runs in measured.items() if runs}
+    family = [other for other in cores if other[:-1] == key[:-1] and cores[other] == cores.get(key)]
+    return min(family, key=lambda other: other.world) if len(family) > 1 else None
+
+
 def _metrics(key: RowKey, measured: dict[RowKey, list[RunRecord]]) -> dict[str, Metric | None]:
     runs = measured[key]
-    # Ranks with more cores are other devices: a sweep that is widened later gives each rank fewer.
-    cores = runs[0].options.get("cores_per_rank")
-    family = [
-        other
-        for other, others in measured.items()
-        if other[:-1] == key[:-1] and others and others[0].options.get("cores_per_rank") == cores
-    ]
+    base = find_base(key, measured)
     metrics = step_metrics(runs)
-    if len(family) > 1:
-        metrics |= scaling_metrics(measured[min(family, key=lambda other: other.world)], runs)
+    if base is not None:
+        metrics |= scaling_metrics(measured[base], runs)
     return {**metrics, **communication_metrics(runs), **memory_metrics(runs), **health_metrics(runs)}
 
 

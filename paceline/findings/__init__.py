@@ -1,0 +1,1 @@
+"""One detector per conclusion, grouped by what it is about; `paceline.explain` runs and orders them."""

@@ -1,0 +1,61 @@
+"""What a detector looks at, and how it writes numbers.
+
+In: a row and what surrounds it. Out: a `Case`. Exercise: `pytest tests/unit/test_explain.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.quantity import format_duration
+from paceline.record import Row, RunRecord
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row with the runs that it rests on, and the row that it is compared with."""
+
+    row: Row
+    runs: Sequence[RunRecord]  # that ended well
+    ended_ill: Sequence[RunRecord]
+    base: Row | None  # the smallest world of the same program and arguments, when that is another row
+    base_runs: Sequence[RunRecord]
+
+    def value(self, name: str, default: float = 0.0) -> float:
+        """The median of one of the row's metrics."""
+        metric = self.row.metrics.get(name)
+        return default if metric is None else metric.median
+
+    def base_value(self, name: str) -> float:
+        metric = self.base.metrics.get(name) if self.base else None
+        return 0.0 if metric is None else metric.median
+
+    @property
+    def step_time_s(self) -> float:
+        return self.value("step_time_s")
+
+    def facts(self, name: str) -> list[dict[str, Any]]:
+        """One fact of all ranks of all runs."""
+        return [rank.facts[name] for run in self.runs for rank in run.ranks if name in rank.facts]
+
+    @property
+    def device(self) -> str:
+        starts = [rank.start for run in self.runs for rank in run.ranks]
+        return str(starts[0].get("device", "cpu")) if starts else "cpu"
+
+
+def percent(share: float) -> str:
+    """0.456 → `46 %`; small shares keep a digit."""
+    return f"{share * 100:.0f} %" if share >= 0.095 else f"{share * 100:.1f} %"
+
+
+def of_step(part_s: float, step_s: float) -> str:
+    """`4.40 ms of each 10.3 ms step (43 %)`."""
+    return f"{format_duration(part_s)} of each {format_duration(step_s)} step ({percent(part_s / step_s)})"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,161 @@
+"""Conclusions about the measurement itself: may the row's numbers be believed, and compared?
+
+In: a `Case`. Out: a `Finding`, or None where there is nothing to say.
+Exercise: `pytest tests/unit/test_explain.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from paceline.analyse.health import disturbed_steps
+from paceline.analyse.intervals import relative_half_width
+from paceline.analyse.steps import world_step_times
+from paceline.findings.case import Case, count, percent
+from paceline.record import Finding
+
+NOISY_STEP = 0.05  # half-width of the interval over the median
+NOISY_RATIO = 0.10
+WANTED = 0.03
+DISTURBED_SHARE = 0.10
+
+NEXT_ACTION = {
+    "failed": "Mend the cause, then run the same command with --retry; the whole traceback is in the store.",
+    "hung": "Look for a rank that skips a collective the others enter; the store has where each stood.",
+    "oom": "Try a smaller batch, fewer ranks on this machine, or a sharded model (FSDP).",
+    "refused": "Change the configuration as the message says.",
+}
+
+
+def find_bad_end(case: Case) -> Finding | None:
+    """failed, hung, oom, refused"""
+    if not case.ended_ill:
+        return None
+    status = case.row.status
+    num_ill, num_runs = len(case.ended_ill), len(case.ended_ill) + len(case.runs)
+    cause = (case.row.cause or "no cause is known").rstrip(".")
+    return Finding(status, f"{cause}. {NEXT_ACTION[status]}", {"runs": num_ill, "of": num_runs}, "warning")
+
+
+def find_oversubscription(case: Case) -> Finding | None:
+    """oversubscribed"""
+    if not case.row.oversubscribed:
+        return None
+    machine = (case.runs or case.ended_ill)[-1].machine
+    devices = machine.get("accelerators", {}).get("devices", [])
+    places, kind = (len(devices), "accelerator") if devices else (machine.get("cores", 0), "core")
+    world = case.row.world
+    text = (
+        f"{count(world, 'rank')} take turns on {count(places, kind)}, so the row shows contention, not "
+        f"what {world} devices would do. It is drawn apart and kept out of fits. Use at most "
+        f"{count(places, 'rank')} here."
+    )
+    return Finding("oversubscribed", text, {"world": world, f"{kind}s": places}, "warning")
+
+
+def find_noise(case: Case) -> Finding | None:
+    """too_noisy"""
+    limits = {"step_time_s": NOISY_STEP, "speedup": NOISY_RATIO}
+    widths = {
+        name: relative_half_width(case.row.metrics[name]) for name in limits if name in case.row.metrics
+    }
+    noisy = {name: width for name, width in widths.items() if width > limits[name]}
+    if not noisy:
+        return None
+    name, width = max(noisy.items(), key=lambda item: item[1] / limits[item[0]])
+    metric, rounds = case.row.metrics[name], case.row.rounds
+    what = "step time" if name == "step_time_s" else "speedup"
+    undecided = name == "speedup" and metric.low < 1 < metric.high
+    verdict = ", too little to say whether it is faster or slower" if undecided else ""
+    wanted = max(rounds + 1, 3, min(50, math.ceil(rounds * (width / WANTED) ** 2)))
+    text = (
+        f"The {what} is known to ±{percent(width)} only{verdict}: steps differ by "
+        f"{percent(case.value('step_time_spread'))}, and {_launches(case)}. "
+        f"Run on with --until 3%, or --rounds {wanted} on a quiet machine."
+    )
+    return Finding(
+        "too_noisy", text, {"half_width": width, "rounds": rounds, "rounds_wanted": wanted}, "warning"
+    )
+
+
+def _launches(case: Case) -> str:
+    if "launch_spread" not in case.row.metrics:
+        return "one launch does not tell how much launches differ"
+    return f"{case.row.rounds} launches by {percent(case.value('launch_spread'))}"
+
+
+def find_single_launch(case: Case) -> Finding | None:
+    """single_launch"""
+    if case.row.rounds != 1 or case.base is None or case.row.source != "measured":
+        return None
+    text = (
+        "Each side of this speedup is one launch. Launches of the same program often differ by 3 to 4 %, "
+        "which the interval of a single one cannot contain. Compare after --rounds 3 or more."
+    )
+    return Finding("single_launch", text, {"rounds": 1})
+
+
+def find_disturbance(case: Case) -> Finding | None:
+    """disturbed"""
+    share = case.value("disturbed_share")
+    if share <= DISTURBED_SHARE:
+        return None
+    pairs = [(world_step_times(run), disturbed_steps(run)) for run in case.runs]
+    times = np.concatenate([times for times, _ in pairs])
+    marks = np.concatenate([marks for _, marks in pairs])
+    numbers = {"disturbed_share": share}
+    slower = ""
+    if (marks == 1).sum() >= 3 and (marks == 0).sum() >= 3:
+        numbers["slower"] = float(np.median(times[marks == 1]) / np.median(times[marks == 0]))
+        slower = f" Those steps took {numbers['slower']:.2f} × as long as the others."
+    text = (
+        f"In {percent(share)} of the steps something else used the ranks' cores.{slower} The steps are "
+        "marked, not removed. Stop the other programs (or leave a shared machine) and run again with "
+        "--fresh."
+    )
+    return Finding("disturbed", text, numbers, "warning")
+
+
+def find_missing_samples(case: Case) -> Finding | None:
+    """no_samples"""
+    notes = [
+        n for run in case.runs for rank in run.ranks for n in rank.notes if n.get("code") == "no_samples"
+    ]
+    if not notes:
+        return None
+    timed = min((len(world_step_times(run)) for run in case.runs), default=0)
+    text = (
+        f"{str(notes[0].get('text', 'the script ended early')).rstrip('.').capitalize()}, so communication "
+        "and memory are not known, or in part. Give the script more steps, or use a smaller --steps."
+    )
+    return Finding("no_samples", text, {"timed_steps": timed})
+
+
+def find_restarted_count(case: Case) -> Finding | None:
+    """steps_restarted"""
+    notes = [
+        n for run in case.runs for rank in run.ranks for n in rank.notes if n.get("code") == "steps_restart"
+    ]
+    if not notes:
+        return None
+    text = (
+        f"{str(notes[0].get('text', '')).capitalize()}. Steps before that were parts of steps and are "
+        "dropped. Name the optimizer that ends a step with --step-marker, or call paceline.mark_step()."
+    )
+    return Finding("steps_restarted", text, {"step": float(notes[0].get("step", 0))})
+
+
+def find_bad_teardown(case: Case) -> Finding | None:
+    """ended_badly"""
+    notes = [
+        n for run in case.runs for rank in run.ranks for n in rank.notes if n.get("code") == "ended_badly"
+    ]
+    if not notes:
+        return None
+    text = (
+        f"{str(notes[0].get('text', '')).rstrip('.')}. The measured steps had ended before and count. "
+        "If it happens without Paceline too, destroy the process group at the script's end."
+    )
+    return Finding("ended_badly", text, {"runs": len(notes)})
