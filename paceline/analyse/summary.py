@@ -6,7 +6,7 @@ Try it: `paceline show STUDY`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from paceline.analyse.communication import communication_metrics
 from paceline.analyse.health import health_metrics
@@ -14,11 +14,6 @@ from paceline.analyse.memory import memory_metrics
 from paceline.analyse.scaling import scaling_metrics
 from paceline.analyse.steps import step_metrics
 from paceline.record import Metric, Row, RunRecord, Source
-
-# Options that change no step: runs that differ in them are still one configuration.
-OPTIONS_OF_NO_EFFECT = frozenset(
-    ("timeout_s", "node_rank", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "local_addr")
-)
 
 
 class RowKey(NamedTuple):
@@ -37,25 +32,18 @@ def key_of(item: RunRecord | Row) -> RowKey:
 
 
 def group_runs(runs: Iterable[RunRecord]) -> dict[RowKey, list[RunRecord]]:
-    """Runs by row, each row's in the order of their rounds.
-
-    A study that was resumed after its script or its options changed holds runs of both. They are not one
-    configuration, so only those like the newest are taken.
-    """
-    runs = list(runs)
-    scripts = {run.program: run.script_hash for run in runs if run.script_hash}
+    """Runs by row, each row's in the order of their rounds."""
     groups: dict[RowKey, list[RunRecord]] = {}
     for run in sorted(runs, key=lambda run: run.round):
-        if run.script_hash in ("", scripts.get(run.program)):
-            groups.setdefault(key_of(run), []).append(run)
-    newest = {key_of(run): run for run in runs}
-    return {
-        key: [run for run in group if _shape(run) == _shape(newest[key])] for key, group in groups.items()
-    }
+        groups.setdefault(key_of(run), []).append(run)
+    return groups
 
 
 def summarise(runs: Iterable[RunRecord]) -> list[Row]:
-    """Every number of every row. A number that is not known is absent, never zero."""
+    """Every number of every row; one that is not known is absent, never zero.
+
+    The runs are of one script under one set of options: `selection.py` chooses them.
+    """
     groups = group_runs(runs)
     measured = {key: [run for run in group if run.status == "ok"] for key, group in groups.items()}
     return [_summarise_row(key, group, measured) for key, group in groups.items()]
@@ -81,9 +69,7 @@ def _summarise_row(key: RowKey, group: Sequence[RunRecord], measured: dict[RowKe
 
 def find_base(key: RowKey, measured: Mapping[RowKey, Sequence[RunRecord]]) -> RowKey | None:
     """The row that `key` is compared with: the smallest world that ran well and differs in nothing else."""
-    # Ranks with more cores are other devices: a sweep that is widened later gives each rank fewer.
-    cores = {other: runs[0].options.get("cores_per_rank") for other, runs in measured.items() if runs}
-    family = [other for other in cores if other[:-1] == key[:-1] and cores[other] == cores.get(key)]
+    family = [other for other, runs in measured.items() if runs and other[:-1] == key[:-1]]
     return min(family, key=lambda other: other.world) if len(family) > 1 else None
 
 
@@ -94,10 +80,6 @@ def _metrics(key: RowKey, measured: dict[RowKey, list[RunRecord]]) -> dict[str, 
     if base is not None:
         metrics |= scaling_metrics(measured[base], runs)
     return {**metrics, **communication_metrics(runs), **memory_metrics(runs), **health_metrics(runs)}
-
-
-def _shape(run: RunRecord) -> dict[str, Any]:
-    return {name: value for name, value in run.options.items() if name not in OPTIONS_OF_NO_EFFECT}
 
 
 def _cause(ended_ill: Sequence[RunRecord], num_runs: int) -> str | None:

@@ -1,6 +1,6 @@
 """A study for other programs: the JSON object of `--json` and `export`, and a CSV of every number.
 
-In: a study's name, its rows with findings, and their runs. Out: a dict that `json.dumps` takes, or text.
+In: a study's name and its rows with findings. Out: text, or a file.
 docs/json.md describes the interface. Exercise: `paceline export STUDY --format json`.
 """
 
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from paceline.record import Finding, Metric, Row, RunRecord
+from paceline.record import Finding, Metric, Row
 
 # Rises when a reader of the last version could misread this one; a new key is no reason.
 JSON_SCHEMA = 1
@@ -35,17 +38,30 @@ CSV_COLUMNS = (
 )
 
 
-def to_json(study: str, runs: Sequence[RunRecord], rows: Iterable[Row]) -> dict[str, Any]:
+def describe_study(study: str, rows: Sequence[Row]) -> dict[str, Any]:
     """The public object: one entry of "runs" per configuration, all its rounds together."""
-    rows = list(rows)
     sources = {row.source for row in rows}
     return {
         "schema": JSON_SCHEMA,
         "study": study,
         "source": sources.pop() if len(sources) == 1 else "mixed" if sources else None,
-        "versions": dict(runs[-1].versions) if runs else {},
         "runs": [_row(row) for row in rows],
     }
+
+
+def to_json(study: str, rows: Sequence[Row]) -> str:
+    # Refuse NaN rather than write it: many readers of JSON would stop there.
+    return json.dumps(describe_study(study, rows), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_json(study: str, rows: Sequence[Row], path: Path) -> None:
+    """Whole or not at all: whoever waits for the file never reads half of it."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(to_json(study, rows), encoding="utf-8")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def to_csv(rows: Iterable[Row]) -> str:
