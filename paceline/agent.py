@@ -1,10 +1,10 @@
 """torchrun's agents, one per world, forked from a process that has imported torch once.
 
 In: on standard input, one path per line of a JSON file with "arguments" (torchrun's command line),
-"environment", "directory" (where to run) and "out". Out: on standard output one line per world, its
-agent's exit code, after everything that the world started is gone; in `out` agent.log and
-failures.json. The end of standard input, in the middle of a world as well, means that the launcher
-ended or wants an end: all is stopped then.
+"environment", "directory" (where to run) and "out". Out: on standard output one line of JSON per world,
+after everything that it started is gone: torchrun's exit code and the ranks that failed; in `out` agent.log.
+The end of standard input, in the middle of a world as well, means that the launcher ended or wants an
+end: all is stopped then.
 
 A fresh agent would spend more time on importing torch than on anything else. Ranks are not forked:
 torchrun's own code starts them as always, with the environment that torchrun would give them.
@@ -15,6 +15,7 @@ torchrun's own code starts them as always, with the environment that torchrun wo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -26,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed.run
-from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from paceline.processes import adopt_orphans, die_with_parent, kill_descendants, reap_children
@@ -49,14 +49,13 @@ def list_failures(error: ChildFailedError) -> list[dict[str, Any]]:
     ]
 
 
-def run_torchrun(spec: dict[str, Any]) -> int:
-    """Be torchrun for one world, and leave in failures.json which ranks failed and how."""
-    out = Path(spec["out"])
+def run_torchrun(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Be torchrun for one world; which ranks failed, and how."""
     os.chdir(spec["directory"])
     os.environ.clear()
     os.environ.update(spec["environment"])
     random.seed()  # the fork copied its state
-    log = os.open(out / "agent.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    log = os.open(Path(spec["out"]) / "agent.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -65,32 +64,32 @@ def run_torchrun(spec: dict[str, Any]) -> int:
     try:
         torchrun.run(arguments)
     except ChildFailedError as error:
-        (out / "failures.json").write_text(json.dumps(list_failures(error)))
-        return 1
-    except SignalException:
-        return 128 + signal.SIGTERM
-    return 0
+        return list_failures(error)
+    return []
 
 
 def start_world(path: str) -> tuple[int, int]:
-    """Fork an agent: its pid, and a pipe that ends when it does."""
-    ended, held = os.pipe()
+    """Fork an agent: its pid, and a pipe with its answer that ends when it does."""
+    answer, written = os.pipe()
     pid = os.fork()
     if pid:
-        os.close(held)
-        return pid, ended
-    code = 1
+        os.close(written)
+        return pid, answer
+    ended: dict[str, Any] = {"exit_code": 1, "failures": []}
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         die_with_parent(signal.SIGTERM)
         adopt_orphans()
-        code = run_torchrun(json.loads(Path(path).read_text()))
+        ended["failures"] = run_torchrun(json.loads(Path(path).read_text()))
+        ended["exit_code"] = int(bool(ended["failures"]))
     except BaseException:
-        sys.excepthook(*sys.exc_info())
-        sys.stderr.flush()
+        # Such as torchrun's SignalException, or no rendezvous. The log may be on a full disk.
+        with contextlib.suppress(OSError):
+            sys.excepthook(*sys.exc_info())
     finally:
         kill_descendants(os.getpid())
-        os._exit(code)
+        os.write(written, json.dumps(ended).encode())
+        os._exit(0)
 
 
 def stop_world(pid: int) -> None:
@@ -112,19 +111,21 @@ def main() -> None:
         pending += received
         if not pending.endswith(b"\n"):
             continue
-        pid, ended = start_world(pending.decode().strip())
+        pid, answer = start_world(pending.decode().strip())
         pending = b""
-        ready, _, _ = select.select([commands, ended], [], [])
-        if ended not in ready:
+        ready, _, _ = select.select([commands, answer], [], [])
+        if answer not in ready:
             stop_world(pid)
             kill_descendants(os.getpid())
             return
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        os.close(ended)
+        with open(answer) as pipe:
+            ended = pipe.read() or json.dumps({"exit_code": None, "failures": []})  # it was killed
+        os.waitpid(pid, 0)
         kill_descendants(os.getpid())
         reap_children()
-        print(code, flush=True)
+        print(ended, flush=True)
 
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # taking torch apart would take longer than all else here

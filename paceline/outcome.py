@@ -58,9 +58,8 @@ def last_line_of(text: str) -> str | None:
     return lines[-1] if lines else None
 
 
-def _shorten(path: str | None, script: Path) -> str:
+def _shorten(where: str, script: Path) -> str:
     """`train.py:12` for the script and its neighbours, the whole path for anything else."""
-    where = path or "unknown line"
     return where.removeprefix(f"{script.resolve().parent}/").removeprefix(f"{script.absolute().parent}/")
 
 
@@ -80,14 +79,17 @@ def describe_stand(dump: str, script: Path) -> tuple[str, bool]:
     frames = find_main_stack(dump, script)
     if not frames:
         return "gave no answer", False
-    folder = f"{script.resolve().parent}/"
-    own = next(((f, n) for f, n, _ in frames if f.startswith(folder) or f == str(script)), frames[0][:2])
-    inner_file, _, inner_function = frames[0]
-    where = _shorten(f"{own[0]}:{own[1]}", script)
-    waits = any("/torch/distributed/" in file for file, _, _ in frames)
-    called = next((f for file, _, f in reversed(frames) if "/torch/distributed/" in file), inner_function)
-    called = "" if inner_file == own[0] else f" in {frames[0][2] if not waits else called}"
-    return f"stands at {where}{called}", waits
+    folders = {str(script.absolute().parent), str(script.resolve().parent)}
+    place = next((i for i, (file, _, _) in enumerate(frames) if str(Path(file).parent) in folders), 0)
+    where = _shorten(f"{frames[place][0]}:{frames[place][1]}", script)
+    # What the script called there; wrappers say nothing, and the probe is no part of the script.
+    called = [
+        function
+        for file, _, function in frames[:place]
+        if not file.startswith(str(Path(__file__).parent)) and not file.endswith("c10d_logger.py")
+    ]
+    waits = any("/torch/distributed/" in f or name == "_engine_run_backward" for f, _, name in frames)
+    return f"stands at {where}" + (f" in {called[-1]}" if called else ""), waits
 
 
 def explain_hang(ended: Ended) -> Outcome:
@@ -113,12 +115,26 @@ def order_failures(ended: Ended) -> list[int]:
     def weigh(rank: int) -> tuple[int, float]:
         log, failure = ended.logs.get(rank), failures.get(rank, {})
         when = log.last_written_s if log else failure.get("unix_s", 0.0)
+        if log and log.exit_code:
+            return 0, when
         if log and log.exception:
             return (2 if CONSEQUENCE.search(log.exception["message"]) else 0), when
         # SIGTERM is torchrun's own, to the ranks that are left; SIGABRT is how a lost peer ends some.
         return {"SIGABRT": 1, "SIGTERM": 3}.get(failure.get("signal") or "", 0), when
 
-    return sorted(excepted | failures.keys(), key=weigh)
+    declared = {rank for rank, log in ended.logs.items() if log.exit_code}
+    return sorted(excepted | declared | failures.keys(), key=weigh)
+
+
+def all_finished(ended: Ended) -> bool:
+    """Did every script come to its end? When one aborts in its teardown, torchrun cuts the others' short."""
+    ends = [log.num_steps for log in ended.logs.values() if log.exit_code == 0]
+    cut = {f["rank"] for f in ended.failures if f["signal"] in ("SIGTERM", "SIGABRT")}
+    return bool(ends) and all(
+        log.exit_code == 0
+        or (log.exit_code is None and not log.exception and rank in cut and log.num_steps >= max(ends))
+        for rank, log in ended.logs.items()
+    )
 
 
 def explain_failure(ended: Ended, rank: int) -> Outcome:
@@ -136,10 +152,11 @@ def explain_failure(ended: Ended, rank: int) -> Outcome:
         first = message.splitlines()[0] if message else ""
         out_of_memory = log.exception.get("oom") or OUT_OF_MEMORY.search(f"{kind} {message}")
         what = "ran out of memory" if out_of_memory else "raised"
-        where = _shorten(log.exception.get("line"), ended.script)
+        line = log.exception.get("line")
+        where = f", at {_shorten(line, ended.script)}" if line else ""
         return Outcome(
             "oom" if out_of_memory else "failed",
-            f"rank {rank} {what} {after}, at {where}: {kind}: {first}",
+            f"rank {rank} {what} {after}{where}: {kind}: {first}",
             rank,
             f"{kind}: {first}",
             log.exception.get("traceback"),
@@ -147,11 +164,11 @@ def explain_failure(ended: Ended, rank: int) -> Outcome:
     if failure.get("signal") == "SIGKILL" and ended.oom_killed:
         cause = f"rank {rank} was killed {after} because the machine ran out of memory"
         return Outcome("oom", cause, rank, last_line_of(output), output or None)
-    how = (
-        f"was killed by {failure['signal']}"
-        if failure.get("signal")
-        else f"ended with exit code {failure.get('exit_code', log.exit_code if log else None)}"
-    )
+    chosen = log.exit_code if log else None  # what the script said counts, however its teardown went
+    if failure.get("signal") and not chosen:
+        how = f"was killed by {failure['signal']}"
+    else:
+        how = f"ended with exit code {chosen or failure.get('exit_code')}"
     status: Status = "oom" if OUT_OF_MEMORY.search(output) else "failed"
     said = last_line_of(output)
     return Outcome(
@@ -175,12 +192,7 @@ def explain_desertion(ended: Ended, victim: int) -> Outcome | None:
 def explain_shortage(ended: Ended) -> Outcome | None:
     """A world that ended in order, but with too few steps to say anything."""
     if not ended.logs:
-        if ended.exit_code == 0:
-            return Outcome("failed", "no rank wrote anything: the probe did not start")
-        said = ended.output.get(-1, "")
-        return Outcome(
-            "failed", f"torchrun failed before any rank started: {last_line_of(said)}", None, None, said
-        )
+        return Outcome("failed", "no rank wrote anything: the probe did not start")
     rank, log = min(ended.logs.items(), key=lambda item: item[1].num_timed)
     if log.num_steps == 0:
         cause = (
@@ -199,7 +211,6 @@ def explain_shortage(ended: Ended) -> Outcome | None:
 
 def decide_outcome(ended: Ended) -> Outcome:
     complete = bool(ended.logs) and all(log.num_timed >= ended.steps for log in ended.logs.values())
-    in_order = bool(ended.logs) and all(log.exit_code == 0 for log in ended.logs.values())
     order = order_failures(ended)
     outcome: Outcome | None = None
     if ended.hung_after_s is not None:
@@ -208,17 +219,14 @@ def decide_outcome(ended: Ended) -> Outcome:
         first = ended.logs.get(order[0])
         lost = first and first.exception and CONSEQUENCE.search(first.exception["message"])
         outcome = (explain_desertion(ended, order[0]) if lost else None) or explain_failure(ended, order[0])
-    else:
-        for rank, log in ended.logs.items():
-            if log.exit_code:
-                outcome = explain_failure(ended, rank)
-                break
-    if outcome and (in_order or (complete and not ended.to_end)):
-        # The steps were finished before; gloo aborts in teardown often enough to matter.
-        note = {"code": "ended_badly", "text": f"after all steps were measured: {outcome.cause}"}
-        return explain_shortage(ended) or Outcome("ok", notes=[note])
-    if outcome is None and ended.exit_code != 0 and not complete:
+    elif ended.exit_code != 0:
         said = ended.output.get(-1, "")
         why = "disk full" if ended.disk_full else f"torchrun itself failed: {last_line_of(said)}"
-        outcome = Outcome("failed", why, None, None, said)
+        outcome = Outcome("failed", why, None, last_line_of(said), said or None)
+    if outcome and (all_finished(ended) or (complete and not ended.to_end)):
+        # The steps were finished before; gloo aborts in teardown often enough to matter.
+        text = f"after the steps were measured: {outcome.cause}"
+        return explain_shortage(ended) or Outcome(
+            "ok", notes=[{"event": "note", "code": "ended_badly", "text": text}]
+        )
     return outcome or explain_shortage(ended) or Outcome("ok")

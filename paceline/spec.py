@@ -27,10 +27,6 @@ def build_arguments(config: Config, options: Options, run_dir: Path, probe: bool
             "--local-addr": options.local_addr,
             "--node-rank": options.node_rank,
         }
-        if options.rdzv_endpoint is None:
-            raise ValueError(
-                f"{options.nnodes} nodes must meet somewhere; try --rdzv-endpoint HOST:29400 on every node"
-            )
         where = ["--nnodes", options.nnodes, "--rdzv-backend", "c10d"]
         for name, value in given.items():
             where += [name, str(value)] if value is not None else []

@@ -1,6 +1,6 @@
 """The launcher's hold on an agent process: start a world in it, wait for the end, leave nothing running.
 
-In: the path of a JSON file for agent.py. Out: the exit code of the world's torchrun agent. The process
+In: the path of a JSON file for agent.py. Out: torchrun's exit code and the ranks that failed. The process
 stays between worlds, since importing torch is most of a launch, and ends with this one, however that ends.
 Exercise: `pytest tests/gloo/test_launch.py`.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import select
 import subprocess
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from paceline.processes import kill_descendants
 
@@ -44,13 +46,13 @@ class Agent:
             self._process.stdin.write(f"{spec}\n".encode())
             self._process.stdin.flush()
 
-    def wait(self, timeout_s: float) -> tuple[bool, int | None]:
-        """Whether the world is over, and torchrun's exit code, None when the agent itself died."""
+    def wait(self, timeout_s: float) -> dict[str, Any] | None:
+        """How the world ended, None while it runs; "exit_code" is None when its agent died."""
         assert self._process.stdout
         if not select.select([self._process.stdout], [], [], timeout_s)[0]:
-            return False, None
-        answer = self._process.stdout.readline().strip()
-        return True, int(answer) if answer else None
+            return None
+        answer = self._process.stdout.readline()
+        return json.loads(answer) if answer else {"exit_code": None, "failures": []}
 
     def complaints(self) -> str:
         self._complaints.seek(0)
