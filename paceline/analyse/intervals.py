@@ -108,7 +108,7 @@ def block_length(steps: Array) -> int:
     n = len(steps)
     deviations = steps - steps.mean()
     variance = float(deviations @ deviations)
-    if n < 4 or variance == 0.0:
+    if n < 4 or np.ptp(steps) <= 1e-9 * abs(steps.mean()):
         return 1
     r = float(deviations[1:] @ deviations[:-1]) / variance
     r += (1 + 4 * r) / n  # the estimate from n steps is too low by about this much

@@ -50,17 +50,18 @@ def summarise(runs: Iterable[RunRecord]) -> list[Row]:
 
 
 def _summarise_row(key: RowKey, group: Sequence[RunRecord], measured: dict[RowKey, list[RunRecord]]) -> Row:
-    ended_ill = [run for run in group if run.status != "ok"]
+    runs = measured[key]
+    last = (runs or group)[-1]
     row = Row(
         program=key.program,
         arguments=list(key.arguments),
         world=key.world,
         placement=key.placement,
         source=key.source,
-        status=ended_ill[-1].status if ended_ill else "ok",
-        cause=_cause(ended_ill, len(group)),
+        status=last.status,  # one good round is a measurement; `explain` tells of the others
+        cause=last.cause,
         oversubscribed=any(run.oversubscribed for run in group),
-        rounds=len(measured[key]),
+        rounds=len(runs),
     )
     if measured[key]:
         row.metrics = {name: metric for name, metric in _metrics(key, measured).items() if metric is not None}
@@ -80,10 +81,3 @@ def _metrics(key: RowKey, measured: dict[RowKey, list[RunRecord]]) -> dict[str, 
     if base is not None:
         metrics |= scaling_metrics(measured[base], runs)
     return {**metrics, **communication_metrics(runs), **memory_metrics(runs), **health_metrics(runs)}
-
-
-def _cause(ended_ill: Sequence[RunRecord], num_runs: int) -> str | None:
-    if not ended_ill:
-        return None
-    cause = ended_ill[-1].cause or f"the run {ended_ill[-1].status}"
-    return cause if num_runs == 1 else f"{len(ended_ill)} of {num_runs} rounds: {cause}"

@@ -31,7 +31,7 @@ def find_data_bound(case: Case) -> Finding | None:
     loader_s = case.value("dataloader_s")
     if loader_s > data_s / 2:
         remedy = (
-            f"{format_duration(loader_s)} of it are spent waiting for a DataLoader. Give it workers "
+            f"{format_duration(loader_s)} of it is spent waiting for a DataLoader. Give it workers "
             "(num_workers, persistent_workers), or make a sample cheaper to load."
         )
     else:
@@ -40,7 +40,7 @@ def find_data_bound(case: Case) -> Finding | None:
             "(making, copying or reading a batch, logging). Prepare it beforehand, or while the model "
             "computes."
         )
-    text = f"{of_step(data_s, step_s)} pass before the model is called. {remedy}"
+    text = f"{of_step(data_s, step_s)} passes before the model is called. {remedy}"
     numbers = {"data_s": data_s, "dataloader_s": loader_s, "share": data_s / step_s}
     return Finding("data_bound", text, numbers, "warning")
 

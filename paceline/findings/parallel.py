@@ -40,8 +40,8 @@ def find_exposed_communication(case: Case) -> Finding | None:
     bandwidth = case.value("bus_bandwidth_bytes_s")
     speed = f" at {format_bytes(bandwidth)}/s" if bandwidth else ""
     text = (
-        f"{of_step(exposed_s, step_s)} are communication that no computing hides: "
-        f"{case.value('collective_calls'):g} collectives, "
+        f"{of_step(exposed_s, step_s)} is communication that no computing hides: "
+        f"{count(int(case.value('collective_calls')), 'collective')}, "
         f"{format_bytes(case.value('collective_bytes'))}{speed}. The transfer takes longer than the "
         "backward pass it could hide behind. Give each rank a larger batch, accumulate gradients under "
         "no_sync, or send fewer bytes (bf16 gradients, compression)."
@@ -178,7 +178,7 @@ def find_unattributed(case: Case) -> Finding | None:
     if not step_s or rest_s < UNATTRIBUTED_SHARE * step_s:
         return None
     text = (
-        f"{of_step(rest_s, step_s)} are lost against an even division and belong to nothing that was "
+        f"{of_step(rest_s, step_s)} is lost against an even division and belongs to nothing that was "
         "measured. Usual suspects: ranks sharing memory bandwidth, caches or clock speed; smaller batches "
         "computing less efficiently; work that every rank repeats. A run of one rank with the smaller "
         "batch tells them apart."

@@ -33,10 +33,12 @@ def find_bad_end(case: Case) -> Finding | None:
     """failed, hung, oom, refused"""
     if not case.ended_ill:
         return None
-    status = case.row.status
+    last = case.ended_ill[-1]
     num_ill, num_runs = len(case.ended_ill), len(case.ended_ill) + len(case.runs)
-    cause = (case.row.cause or "no cause is known").rstrip(".")
-    return Finding(status, f"{cause}. {NEXT_ACTION[status]}", {"runs": num_ill, "of": num_runs}, "warning")
+    cause = (last.cause or "no cause is known").rstrip(".")
+    rounds = f"In {num_ill} of {num_runs} rounds: " if num_runs > 1 else ""
+    text = f"{rounds}{cause}. {NEXT_ACTION[last.status]}"
+    return Finding(last.status, text, {"runs": num_ill, "of": num_runs}, "warning")
 
 
 def find_oversubscription(case: Case) -> Finding | None:
