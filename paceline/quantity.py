@@ -99,6 +99,11 @@ def format_duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def format_roughly(seconds: float) -> str:
+    """For what is only guessed: 49.3 → `49 s`."""
+    return f"{seconds:.0f} s" if seconds < 60 else format_duration(seconds)
+
+
 def format_bytes(num_bytes: float) -> str:
     """3221225472 → `3.00 GiB`."""
     if not math.isfinite(num_bytes):

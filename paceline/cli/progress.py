@@ -19,7 +19,7 @@ from rich.text import Text
 from paceline.cli.rank_output import RankOutput
 from paceline.launch import Progress
 from paceline.measure import Plan, Reporter
-from paceline.quantity import format_duration
+from paceline.quantity import format_duration, format_roughly
 from paceline.record import TIMED, RunRecord
 from paceline.report.labels import Labels
 from paceline.study import Config, Study
@@ -40,7 +40,7 @@ def describe_plan(plan: Plan, remaining_s: float | None) -> str:
     rounds = f"{study.rounds} rounds" if study.until is None else f"rounds until ±{study.until * 100:g} %"
     text = f"{study.name}: {len(study.configs)} configurations × {rounds}, {plan.num_missing} runs to do"
     text += f", {plan.num_kept} in the store already" if plan.num_kept else ""
-    return text + (f", about {format_duration(remaining_s)}" if remaining_s and plan.num_missing else "")
+    return text + (f", about {format_roughly(remaining_s)}" if remaining_s and plan.num_missing else "")
 
 
 def describe_end(record: RunRecord) -> str:
@@ -81,7 +81,7 @@ class PlainReporter(Reporter):
 
     def end_run(self, config: Config, record: RunRecord, run_dir: Path, remaining_s: float | None) -> None:
         self.stop_output()
-        left = f", about {format_duration(remaining_s)} left" if remaining_s else ""
+        left = f", about {format_roughly(remaining_s)} left" if remaining_s else ""
         where = "" if record.status == "ok" else f"; its files are in {run_dir}"
         took = format_duration(record.wall_s)
         self.say(
@@ -157,7 +157,7 @@ class LiveReporter(PlainReporter):
                 Text(self.states.get(config, "waiting"), style),
             )
         if self.remaining_s:
-            table.add_row(Text(f"  about {format_duration(self.remaining_s)} left", "dim"))
+            table.add_row(Text(f"  about {format_roughly(self.remaining_s)} left", "dim"))
         return table
 
     def shown_configs(self) -> list[Config]:

@@ -47,16 +47,15 @@ def load_rows(store_path: Path, prefix: str) -> tuple[str, list[Row], list[RunRe
 
 def list_studies(store: StorePath = DEFAULT_STORE) -> None:
     """List the studies of a store."""
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
+    from paceline.report.terminal import make_table
     from paceline.store import Store
 
     with Store(store, readonly=True) as opened:
         studies = opened.studies()
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = make_table()
     for heading in ("study", "program", "runs", "last measured"):
         table.add_column(heading, overflow="fold")
     for study in studies:

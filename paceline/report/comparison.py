@@ -9,16 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from paceline.analyse import ratio
 from paceline.quantity import format_duration
 from paceline.record import Metric, Row, RunRecord
 from paceline.report.labels import Labels
+from paceline.report.terminal import make_table
 
 Verdict = Literal["faster", "slower", "cannot tell"]
 _STYLES = {"faster": "green", "slower": "red", "cannot tell": "yellow"}
@@ -64,7 +63,7 @@ def compare(
 def print_comparisons(name_a: str, name_b: str, comparisons: Sequence[Comparison], console: Console) -> None:
     rows = [comparison.a for comparison in comparisons]
     labels = Labels(rows)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table = make_table()
     for heading in labels.columns():
         table.add_column(heading, overflow="fold")
     for heading in (name_a, name_b, "gain", "95 % interval"):

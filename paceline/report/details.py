@@ -5,13 +5,11 @@ In: the rows and runs of a study. Out: text through a rich console. Exercise: `p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from paceline.analyse.memory import CATEGORIES
@@ -19,41 +17,91 @@ from paceline.analyse.steps import of_kind
 from paceline.quantity import format_duration
 from paceline.record import WARMUP, Row, RunRecord
 from paceline.report.labels import Labels
-from paceline.report.terminal import NOT_KNOWN, format_metric
+from paceline.report.terminal import NOT_KNOWN, make_table, show_number, unit_of
 
-PHASES = ("data_s", "forward_s", "backward_s", "optimizer_s", "other_s")
-TIMES = ("rank0_step_time_s", "step_time_spread", "launch_spread", "throughput_samples_s", "comm_busy_s")
-COUNTS = ("collective_calls", "collective_bytes", "bus_bandwidth_bytes_s", "cpu_share", "disturbed_steps")
-MEMORY = ("resident_peak_bytes", "device_peak_bytes", *(f"memory_bytes.{name}" for name in CATEGORIES))
+# Heading and metric.
+PHASES = tuple((name, f"{name}_s") for name in ("data", "forward", "backward", "optimizer", "other"))
+SHORT = {
+    "parameters": "params",
+    "gradients": "grads",
+    "optimizer": "optim.",
+    "activations": "activ.",
+    "communication": "comm.",
+}
+MEMORY = (
+    *((SHORT.get(category, category), f"memory_bytes.{category}") for category in CATEGORIES),
+    ("all", "peak_memory_bytes"),
+    ("resident", "resident_peak_bytes"),
+    ("device", "device_peak_bytes"),
+)
+TIMES = (
+    ("rank 0's step", "rank0_step_time_s"),
+    ("steps vary", "step_time_spread"),
+    ("launches vary", "launch_spread"),
+    ("throughput", "throughput_samples_s"),
+    ("CPU", "cpu_share"),
+    ("disturbed", "disturbed_steps"),
+)
+COMMUNICATION = (
+    ("collectives", "collective_calls"),
+    ("payload", "collective_bytes"),
+    ("busy", "comm_busy_s"),
+    ("waiting", "comm_wait_s"),
+    ("bus bandwidth", "bus_bandwidth_bytes_s"),
+)
 
 
-def heading_of(metric: str) -> str:
-    """`memory_bytes.gradients` → `gradients`; `forward_s` → `forward`."""
-    name = metric.rpartition(".")[2].removeprefix("throughput_")
-    for unit in ("_bytes_s", "_bytes", "_s"):
-        name = name.removesuffix(unit)
-    return {"samples": "samples/s"}.get(name, name.replace("_", " "))
-
-
-def print_metrics(title: str, names: Sequence[str], rows: Sequence[Row], console: Console) -> None:
+def print_metrics(
+    title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Row], console: Console
+) -> None:
     """Medians alone, one column per metric that any row knows."""
-    known = [name for name in names if any(name in row.metrics for row in rows)]
-    if not known:
+    shown = [(heading, name) for heading, name in columns if any(name in row.metrics for row in rows)]
+    units = {name: unit_of([name], rows) for _, name in shown}
+    cells = {name: lambda value, unit=units[name]: show_number(value, unit) for _, name in shown}
+    print_table(
+        title, [(f"{heading}\n{units[name].name}", name) for heading, name in shown], cells, rows, console
+    )
+
+
+def print_parts(
+    title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Row], console: Console
+) -> None:
+    """Parts of one whole: one unit and one number of decimals, and no column that is zero throughout."""
+    shown = [
+        (heading, name)
+        for heading, name in columns
+        if any(name in row.metrics and row.metrics[name].median for row in rows)
+    ]
+    if not shown:
+        return
+    unit = unit_of([name for _, name in shown], rows)
+    largest = max(row.metrics[name].median for row in rows for _, name in shown if name in row.metrics)
+    decimals = 1 if largest / unit.size >= 10 else 2
+    cells = {name: lambda value: f"{value / unit.size:.{decimals}f}" for _, name in shown}
+    print_table(f"{title}\n{unit.name}", shown, cells, rows, console)
+
+
+def print_table(
+    title: str,
+    columns: Sequence[tuple[str, str]],
+    cells: Mapping[str, Callable[[float], str]],
+    rows: Sequence[Row],
+    console: Console,
+) -> None:
+    if not columns:
         return
     labels = Labels(rows)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table = make_table()
     table.add_column(title, style="bold", overflow="fold")
-    for name in known:
-        table.add_column(heading_of(name), justify="right", overflow="fold")
+    for heading, _ in columns:
+        table.add_column(heading, justify="right", overflow="fold")
     for row in rows:
         if row.metrics:
-            cells = (
-                format_metric(name, row.metrics[name].median, row.metrics[name].unit)
-                if name in row.metrics
-                else NOT_KNOWN
-                for name in known
+            values = (
+                cells[name](row.metrics[name].median) if name in row.metrics else NOT_KNOWN
+                for _, name in columns
             )
-            table.add_row(escape(labels.name(row)), *cells)
+            table.add_row(escape(labels.name(row)), *values)
     console.print(table)
     console.print()
 
@@ -75,10 +123,10 @@ def print_warmup(runs: Sequence[RunRecord], console: Console) -> None:
 
 def print_details(rows: Sequence[Row], runs: Sequence[RunRecord], console: Console) -> None:
     print_warmup(runs, console)
-    print_metrics("phases of a step", PHASES, rows, console)
-    print_metrics("times", TIMES, rows, console)
-    print_metrics("load", COUNTS, rows, console)
-    print_metrics("memory at the peak", MEMORY, rows, console)
+    print_parts("phases of a step", PHASES, rows, console)
+    print_metrics("steps", TIMES, rows, console)
+    print_metrics("communication", COMMUNICATION, rows, console)
+    print_parts("memory at peak", MEMORY, rows, console)
 
 
 def print_tracebacks(runs: Sequence[RunRecord], console: Console) -> None:
