@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from paceline.analyse.intervals import Array, counted, median_over_rounds, one_per_round
-from paceline.analyse.steps import aligned, of_kind, ranks_by_number
+from paceline.analyse.steps import aligned, mean_over_ranks, of_kind, ranks_by_number
 from paceline.record import TIMED, Metric, RunRecord
 
 # A step is disturbed when others took this share of one of its cores, by the host's own count.
@@ -26,7 +26,7 @@ def health_metrics(runs: Sequence[RunRecord]) -> dict[str, Metric | None]:
         "loss_scale": one_per_round([_last(of_kind(run, "loss_scale")) for run in runs], "ratio"),
         "skipped_steps": counted([_most_skips(run) for run in runs], "count"),
         "gradient_norm": one_per_round([_gradient_norm(run) for run in runs], "norm"),
-        "cpu_share": median_over_rounds([cpu_shares(run).mean(axis=0) for run in runs if run.ranks], "ratio"),
+        "cpu_share": median_over_rounds([mean_over_ranks(cpu_shares(run)) for run in runs], "ratio"),
         "disturbed_share": one_per_round([_disturbed_share(run) for run in runs], "ratio"),
     }
     for name in ("page_faults", "voluntary_switches", "involuntary_switches"):

@@ -33,6 +33,10 @@ def of_kind(run: RunRecord, metric: str, kind: int = TIMED) -> Array:
     return values[:, np.all(aligned(run, "kind") == kind, axis=0)] if values.size else np.empty((0, 0))
 
 
+def mean_over_ranks(values: Array) -> Array:
+    return values.mean(axis=0) if values.size else np.empty(0)
+
+
 def world_step_times(run: RunRecord) -> Array:
     """The step time of the world: a step is over when its last rank is done. Seconds, one per timed step."""
     times = of_kind(run, "step_time_s")
@@ -72,9 +76,7 @@ def step_metrics(runs: Sequence[RunRecord]) -> dict[str, Metric | None]:
     }
     for phase in PHASES:
         # The mean over ranks, so that the phases of a step add up to a step.
-        metrics[phase] = median_over_rounds(
-            [of_kind(run, phase).mean(axis=0) for run in runs if run.ranks], "s"
-        )
+        metrics[phase] = median_over_rounds([mean_over_ranks(of_kind(run, phase)) for run in runs], "s")
     return {**metrics, **_throughput(metrics["step_time_s"], runs)}
 
 
