@@ -1,0 +1,88 @@
+"""From a chart's specification to SVG, and from any SVG to PNG; without a browser.
+
+In: a Vega-Lite specification as a plain dict, a width. Out: text or bytes, the same on every repeat. Only
+this file imports vl-convert, and only when something is drawn.
+Exercise: `pytest tests/unit/test_report_charts.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from paceline.report.palette import FONT, PAPER
+
+ASSETS = Path(__file__).parent / "assets"
+# The newest that every vl-convert from 1.7 on carries.
+VEGA_LITE = "5.21"
+
+_LABELLED = re.compile(r'<path aria-label="([^"]*)"([^>]*)/>')
+_ACCESSIBILITY = re.compile(r' (?:aria-[a-z]+|role|class)="[^"]*"')
+
+
+class MissingPackage(ValueError):
+    """An optional package is not installed; the message says which command installs it."""
+
+    def __init__(self, package: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the package {package}: pip install 'paceline[report]'")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A Vega-Lite specification whose size is decided when it is drawn."""
+
+    spec: dict[str, Any]
+
+    def draw(self, width_px: int, height_scale: float = 1.0) -> str:
+        height_px = round(self.spec["height"] * height_scale)
+        svg: str = _vl_convert().vegalite_to_svg(
+            {**self.spec, "width": width_px, "height": height_px}, vl_version=VEGA_LITE
+        )
+        return _accessible(svg)
+
+
+@functools.cache
+def _vl_convert() -> ModuleType:
+    try:
+        import vl_convert
+    except ImportError:
+        raise MissingPackage("vl-convert-python", "drawing charts") from None
+    vl_convert.register_font_directory(str(ASSETS))
+    module: ModuleType = vl_convert
+    return module
+
+
+def rasterise(svg: str, scale: float = 2.0) -> bytes:
+    """PNG on white; `scale` is pixels of the image per pixel of the SVG."""
+    opening = svg.index(">") + 1
+    on_paper = f'{svg[:opening]}<rect width="100%" height="100%" fill="{PAPER}"/>{svg[opening:]}'
+    image: bytes = _vl_convert().svg_to_png(on_paper, scale=scale)
+    return image
+
+
+def _accessible(svg: str) -> str:
+    """Marks that were described get a tooltip; the figure as a whole has its alternative text."""
+    svg = _LABELLED.sub(lambda mark: f"<path{mark[2]}><title>{mark[1]}</title></path>", svg)
+    return _ACCESSIBILITY.sub("", svg)
+
+
+def open_svg(width_px: float, height_px: float) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width_px:g}" height="{height_px:g}" '
+        f'viewBox="0 0 {width_px:g} {height_px:g}">'
+    )
+
+
+def svg_text(
+    x: float, y: float, text: str, fill: str, *, size: float = 11, anchor: str = "start", bold: bool = False
+) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-family="{FONT}" font-size="{size:g}" text-anchor="{anchor}"'
+        f'{weight} fill="{fill}">{html.escape(text)}</text>'
+    )

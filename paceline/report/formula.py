@@ -1,0 +1,37 @@
+"""A formula as SVG, for pages: Typst sets it as in the PDF, and it takes the colour of the text around it.
+
+In: Typst's notation for mathematics. Out: an inline SVG. Only this file and pdf.py import typst.
+Exercise: `pytest tests/unit/test_report_html.py -k formula`.
+"""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+
+from paceline.report.drawing import MissingPackage
+
+_SOURCE = b"""#set page(width: auto, height: auto, margin: 2pt, fill: none)
+#set text(size: 13pt)
+#eval("$ " + sys.inputs.math + " $")
+"""
+
+
+def load_typst() -> ModuleType:
+    try:
+        import typst
+    except ImportError:
+        raise MissingPackage("typst", "setting report.pdf") from None
+    module: ModuleType = typst
+    return module
+
+
+def draw_formula(math: str) -> str:
+    typst = load_typst()
+    try:
+        svg: str = typst.compile(
+            _SOURCE, format="svg", sys_inputs={"math": math}, ignore_system_fonts=True
+        ).decode()
+    except typst.TypstError as error:
+        raise ValueError(f"the formula {math!r} is not in Typst's notation: {error}") from None
+    return re.sub(r'(fill|stroke)="#000(?:000)?"', r'\1="currentColor"', svg)

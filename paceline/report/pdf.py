@@ -1,0 +1,162 @@
+"""A document as PDF, set by Typst: byte for byte the same on every repeat and every machine.
+
+In: a `Document`. Out: the PDF, with its number of pages, set smaller by steps until it keeps the limit.
+Nothing is cut: what does not fit at the smallest readable size is set so, and `problem` says it.
+Exercise: `pytest tests/unit/test_report_pdf.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from paceline.report.document import (
+    Block,
+    Bullets,
+    Code,
+    Document,
+    Figure,
+    Formula,
+    Paragraph,
+    Question,
+    SideBySide,
+    Table,
+    as_cell,
+    number,
+    split_text,
+)
+from paceline.report.drawing import ASSETS, MissingPackage
+from paceline.report.formula import load_typst
+from paceline.report.palette import hatch
+
+# Text in points and height of figures: figures give way first, text never falls below what can be read.
+SIZES = ((10.5, 1.0), (10.5, 0.85), (10.5, 0.7), (10.0, 0.7), (9.5, 0.65), (9.0, 0.6))
+# The text's width on A4, and how wide a figure is drawn for it: labels come out at about 8 pt.
+WIDE_PX, HALF_PX, PT_PER_PX = 640, 310, 0.75
+
+
+@dataclass(frozen=True)
+class Pdf:
+    content: bytes
+    num_pages: int
+    font_size_pt: float
+    problem: str = ""  # one sentence when the page limit is not kept
+
+
+def render_pdf(document: Document) -> Pdf:
+    """Set the document at the first of SIZES at which it keeps its page limit."""
+    limit = document.page_limit
+    for font_size_pt, figure_scale in SIZES:
+        content = _compile(document, font_size_pt, figure_scale)
+        pages = num_pages(content)
+        if limit is None or pages <= limit:
+            return Pdf(content, pages, font_size_pt)
+    problem = (
+        f"the PDF has {pages} pages, the limit is {limit}, even with text at {font_size_pt:g} pt and figures "
+        f"at {figure_scale:.0%} of their height: leave out a figure or shorten an answer"
+    )
+    return Pdf(content, pages, font_size_pt, problem)
+
+
+def num_pages(pdf: bytes) -> int:
+    """Pages of a PDF that Typst wrote: its page objects, which are not compressed."""
+    return pdf.count(b"/Type /Page") - pdf.count(b"/Type /Pages") or pdf.count(b"/Type/Page") - pdf.count(
+        b"/Type/Pages"
+    )
+
+
+def _compile(document: Document, font_size_pt: float, figure_scale: float) -> bytes:
+    typst = load_typst()
+    plain = _Plain(document, figure_scale).document() | {"font_size": font_size_pt}
+    content: bytes = typst.compile(
+        ASSETS / "report.typ",
+        root=ASSETS,
+        font_paths=[ASSETS],
+        ignore_system_fonts=True,
+        sys_inputs={"data": json.dumps(plain)},
+        format="pdf",
+    )
+    return content
+
+
+class _Plain:
+    """The document as the template reads it: text cut into runs, figures drawn."""
+
+    def __init__(self, document: Document, figure_scale: float) -> None:
+        self._document = document
+        self._figure_scale = figure_scale
+        self._labels = number(document)
+
+    def document(self) -> dict[str, Any]:
+        document = self._document
+        return {
+            "title": document.title,
+            "subtitle": self.runs(document.subtitle),
+            "author": document.author,
+            "about": [[name, self.runs(text)] for name, text in document.about],
+            "caveats": [self.runs(text) for text in document.caveats],
+            "footer": " · ".join(filter(None, (document.title, document.author))),
+            "sections": [
+                {"title": self.runs(section.title), "blocks": self.blocks(section.blocks)}
+                for section in document.sections
+            ],
+        }
+
+    def runs(self, text: str) -> list[dict[str, str]]:
+        return [asdict(run) for run in split_text(text, self._labels)]
+
+    def blocks(self, blocks: Sequence[Block]) -> list[dict[str, Any]]:
+        return [self.block(block) for block in blocks]
+
+    def block(self, block: Block) -> dict[str, Any]:
+        match block:
+            case Paragraph(text):
+                return {"kind": "paragraph", "text": self.runs(text)}
+            case Bullets(items):
+                return {"kind": "bullets", "items": [self.runs(item) for item in items]}
+            case Code(text):
+                return {"kind": "code", "text": text}
+            case Formula(math, text):
+                return {"kind": "formula", "math": math, "text": text}
+            case Table():
+                return self.table(block)
+            case Figure():
+                return self.figure(block, WIDE_PX)
+            case SideBySide(left, right):
+                return {"kind": "beside", "left": self.half(left), "right": self.half(right)}
+            case Question(text, answer):
+                return {"kind": "question", "text": self.runs(text), "answer": self.blocks(answer)}
+
+    def half(self, block: Figure | Table) -> dict[str, Any]:
+        return self.figure(block, HALF_PX) if isinstance(block, Figure) else self.table(block)
+
+    def figure(self, figure: Figure, width_px: int) -> dict[str, Any]:
+        alt = figure.alt
+        svg: str | None = None
+        try:
+            svg = hatch(figure.drawing.draw(width_px, self._figure_scale), figure.name)
+        except MissingPackage as missing:
+            alt = f"{alt} (Not drawn: {missing})"
+        return {
+            **self.named("figure", figure.name, figure.caption),
+            "alt": alt,
+            "svg": svg,
+            "width_pt": width_px * PT_PER_PX,
+        }
+
+    def table(self, table: Table) -> dict[str, Any]:
+        cells = (([as_cell(cell) for cell in row]) for row in table.rows)
+        return {
+            **self.named("table", table.name, table.caption),
+            "columns": [
+                {"heading": self.runs(column.heading), "numeric": column.numeric} for column in table.columns
+            ],
+            "rows": [[{"text": c.text, "small": c.small, "mark": c.mark} for c in row] for row in cells],
+            "notes": [self.runs(note) for note in table.notes],
+        }
+
+    def named(self, kind: str, name: str, caption: str) -> Mapping[str, Any]:
+        key = f"{kind}:{name}"
+        return {"kind": kind, "key": key, "label": self._labels[key], "caption": self.runs(caption)}

@@ -1,0 +1,61 @@
+"""What was copied from which device to which: a matrix of counts and bytes. Needs no package.
+
+In: (from, to) → (count, bytes). Out: a figure that is drawn when its width is known; a darker cell
+holds more bytes.
+Exercise: `pytest tests/unit/test_report_timeline.py -k transfers`.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paceline.quantity import format_bytes
+from paceline.report.drawing import open_svg, svg_text
+from paceline.report.palette import FAINT, GRID, INK, PAPER, SERIES
+
+CELL_PX, MAX_CELL_PX, LEFT_PX, TOP_PX = 40.0, 84.0, 78.0, 38.0
+# The darkest cell; text in ink stays readable on it, in both themes.
+DARKEST = 0.32
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """Copies between the named devices; the diagonal is no copy and stays empty."""
+
+    devices: tuple[str, ...]
+    copies: Mapping[tuple[str, str], tuple[int, int]]
+
+    def draw(self, width_px: int, height_scale: float = 1.0) -> str:
+        cell_px = min((width_px - LEFT_PX - 4) / len(self.devices), MAX_CELL_PX)
+        height_px = CELL_PX * height_scale
+        most = max((num_bytes for _, num_bytes in self.copies.values()), default=0) or 1
+        middle = LEFT_PX + cell_px * len(self.devices) / 2
+        parts = [svg_text(middle, 13, "to", FAINT, anchor="middle")]
+        for column, name in enumerate(self.devices):
+            x = LEFT_PX + (column + 0.5) * cell_px
+            parts.append(svg_text(x, TOP_PX - 8, name, INK, anchor="middle"))
+        for row, source in enumerate(self.devices):
+            y = TOP_PX + row * height_px
+            label = f"from {source}" if row == 0 else source
+            parts.append(svg_text(LEFT_PX - 8, y + height_px / 2 + 4, label, INK, anchor="end"))
+            for column, target in enumerate(self.devices):
+                copy = self.copies.get((source, target))
+                parts.append(_cell(LEFT_PX + column * cell_px, y, cell_px, height_px, copy, most))
+        return f"{open_svg(width_px, TOP_PX + height_px * len(self.devices) + 4)}{''.join(parts)}</svg>"
+
+
+def _cell(x: float, y: float, width: float, height: float, copy: tuple[int, int] | None, most: int) -> str:
+    frame = f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    if copy is None:
+        return f'{frame} fill="{PAPER}" stroke="{GRID}"/>'
+    count, num_bytes = copy
+    shade = DARKEST * (0.2 + 0.8 * num_bytes / most)
+    title = html.escape(f"{count} copies, {format_bytes(num_bytes)}")
+    middle = x + width / 2
+    return (
+        f'{frame} fill="{SERIES[0]}" fill-opacity="{shade:.2f}" stroke="{GRID}"><title>{title}</title></rect>'
+        + svg_text(middle, y + height / 2 - 1, f"{count} ×", INK, anchor="middle", bold=True)
+        + svg_text(middle, y + height / 2 + 12, format_bytes(num_bytes), INK, size=9.5, anchor="middle")
+    )
