@@ -16,11 +16,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils.flop_counter import flop_registry
 
-from paceline.probe.clock import BACKWARD, StepClock
+from paceline.probe.clock import StepClock
 from paceline.probe.collectives import Collective, flatten, read_collective
 from paceline.probe.hooks import Roots
 from paceline.probe.host import resident_bytes
 from paceline.probe.memory import MemoryLedger
+from paceline.probe.phases import BACKWARD
 
 
 class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]

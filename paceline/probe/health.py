@@ -51,6 +51,8 @@ class Health:
 
     def optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """A fused optimizer is always called and skips by itself: its found_inf tells."""
+        if self._scale is None:
+            return
         found_inf = getattr(optimizer, "found_inf", None)
         if isinstance(found_inf, torch.Tensor):
             self._found_inf.append(found_inf)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 import paceline
 from paceline.probe.clock import StepClock
 from paceline.probe.health import Health
+from paceline.probe.phases import BACKWARD_BEGAN, BACKWARD_ENDED, LOADER_BEGAN, LOADER_ENDED, MODEL_CALLED
 
 
 class Roots:
@@ -30,6 +30,18 @@ class Roots:
     def __init__(self) -> None:
         self.modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self.optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        # Asked at every call, so by number: a weak set would make an object for each question.
+        self.module_ids: set[int] = set()
+        self._last_optimizer_id = 0
+
+    def add_module(self, module: torch.nn.Module) -> None:
+        self.modules.add(module)
+        self.module_ids.add(id(module))
+
+    def add_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        if id(optimizer) != self._last_optimizer_id:
+            self.optimizers.add(optimizer)
+            self._last_optimizer_id = id(optimizer)
 
     def parameters(self) -> list[torch.Tensor]:
         """Every parameter, once, those that only an optimizer knows included."""
@@ -57,7 +69,7 @@ def _watch_optimizers(clock: StepClock, health: Health, roots: Roots) -> None:
         clock.optimizer_began()
 
     def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        roots.optimizers.add(optimizer)
+        roots.add_optimizer(optimizer)
         health.optimizer_stepped(optimizer)
         clock.optimizer_ended(optimizer)
 
@@ -96,11 +108,11 @@ def _watch_backward(clock: StepClock, health: Health) -> None:
     @functools.wraps(backward)
     def timed_backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
         health.backward_called(tensors)
-        clock.backward_began()
+        clock.note(BACKWARD_BEGAN)
         try:
             backward(tensors, *args, **kwargs)
         finally:
-            clock.backward_ended()
+            clock.note(BACKWARD_ENDED)
 
     torch.autograd.backward = timed_backward
 
@@ -111,12 +123,11 @@ def _watch_dataloaders(clock: StepClock) -> None:
 
     @functools.wraps(following)
     def timed_next(self: Any) -> Any:
-        clock.dataloader_began()
-        began_s = time.perf_counter()
+        clock.note(LOADER_BEGAN)
         try:
             return following(self)
         finally:
-            clock.dataloader_ended(time.perf_counter() - began_s)
+            clock.note(LOADER_ENDED)
 
     iterator.__next__ = timed_next  # type: ignore[method-assign]
 
@@ -139,8 +150,8 @@ def _watch_models(clock: StepClock, roots: Roots) -> None:
             if clock.step >= DISCOVERY_STEPS:
                 watch_roots_alone()
             if next(module.parameters(), None) is not None:  # a loss function is no model
-                roots.modules.add(module)
-                clock.model_called()
+                roots.add_module(module)
+                clock.note(MODEL_CALLED)
         depth += 1
         try:
             return call(module, *args, **kwargs)
@@ -155,8 +166,8 @@ def _watch_models(clock: StepClock, roots: Roots) -> None:
     def watch_root(inherited: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(inherited)
         def call_root(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if module in roots.modules:
-                clock.model_called()
+            if id(module) in roots.module_ids:
+                clock.note(MODEL_CALLED)
             return inherited(module, *args, **kwargs)
 
         return call_root

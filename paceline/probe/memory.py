@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from paceline.probe.clock import BACKWARD, FORWARD
+from paceline.probe.phases import FORWARD
 
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers", "communication", "other")
 
@@ -65,9 +65,9 @@ class MemoryLedger:
         torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
         self._guards.clear()
 
-    def made(self, tensor: torch.Tensor, phase: str) -> None:
+    def made(self, tensor: torch.Tensor, phase: int) -> None:
         """An operator returned this tensor during `phase`."""
-        self.see(tensor, {FORWARD: "activations", BACKWARD: "other"}.get(phase, "other"))
+        self.see(tensor, "activations" if phase == FORWARD else "other")
 
     def used(self, tensor: torch.Tensor) -> None:
         """An operator reads or writes it: if it is new here, only C++ held it (DDP's buckets) all along."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from paceline.probe.clock import StepClock, Window
+from paceline.probe.phases import BACKWARD_BEGAN, BACKWARD_ENDED, MODEL_CALLED
 from paceline.record import SAMPLED, STEP_METRICS, TIMED, WARMUP
 
 SHORT = Window(warmup=1, steps=2, sampled=1)
@@ -34,11 +35,11 @@ class Script:
 
     def micro_step(self) -> None:
         self.wait(0.005)
-        self.clock.model_called()
+        self.clock.note(MODEL_CALLED)
         self.wait(0.010)
-        self.clock.backward_began()
+        self.clock.note(BACKWARD_BEGAN)
         self.wait(0.020)
-        self.clock.backward_ended()
+        self.clock.note(BACKWARD_ENDED)
 
     def optimizer_step(self, optimizer: object) -> None:
         self.wait(0.001)
