@@ -95,6 +95,9 @@ def _find_all(case: Case) -> list[Finding]:
     found = [finding for detect in DETECTORS if (finding := detect(case)) is not None]
 
     def weight(finding: Finding) -> tuple[bool, float, int]:
-        return finding.severity != "warning", -finding.numbers.get("share", 0.0), codes.index(finding.code)
+        is_warning = finding.severity == "warning"
+        # A warning without a share of the step puts the whole row in doubt.
+        size = finding.numbers.get("share", 1.0 if is_warning else 0.0)
+        return not is_warning, -size, codes.index(finding.code)
 
     return sorted(found, key=weight)

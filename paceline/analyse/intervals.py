@@ -99,6 +99,19 @@ def interval_is_narrow(rows: Iterable[Row], until: float) -> bool:
     )
 
 
+def rounds_wanted(half_width: float, rounds: int, wanted: float, most: int = 50) -> int:
+    """How many rounds would bring an interval down to `wanted`, as Student's t narrows with launches."""
+    if rounds < 2:
+        return MIN_ROUNDS_TO_STOP
+
+    def width(num: int) -> float:
+        return float(stats.t.ppf((1 + CONFIDENCE) / 2, num - 1)) / math.sqrt(num)
+
+    goal = width(rounds) * wanted / half_width
+    enough = (num for num in range(max(rounds + 1, MIN_ROUNDS_TO_STOP), most) if width(num) <= goal)
+    return next(enough, most)
+
+
 def block_length(steps: Array) -> int:
     """How many consecutive steps to draw together, from how strongly a step remembers the one before.
 

@@ -59,3 +59,9 @@ def of_step(part_s: float, step_s: float) -> str:
 def count(number: int, noun: str) -> str:
     """`1 rank`, `2 ranks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def sentence(text: object) -> str:
+    """Somebody else's words as a sentence: a capital letter, one full stop."""
+    text = str(text or "no cause is known").strip().rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}."

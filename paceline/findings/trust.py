@@ -6,14 +6,14 @@ Exercise: `pytest tests/unit/test_explain.py`.
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import numpy as np
 
 from paceline.analyse.health import disturbed_steps
-from paceline.analyse.intervals import relative_half_width
+from paceline.analyse.intervals import relative_half_width, rounds_wanted
 from paceline.analyse.steps import world_step_times
-from paceline.findings.case import Case, count, percent
+from paceline.findings.case import Case, count, percent, sentence
 from paceline.record import Finding
 
 NOISY_STEP = 0.05  # half-width of the interval over the median
@@ -35,9 +35,8 @@ def find_bad_end(case: Case) -> Finding | None:
         return None
     last = case.ended_ill[-1]
     num_ill, num_runs = len(case.ended_ill), len(case.ended_ill) + len(case.runs)
-    cause = (last.cause or "no cause is known").rstrip(".")
-    rounds = f"In {num_ill} of {num_runs} rounds: " if num_runs > 1 else ""
-    text = f"{rounds}{cause}. {NEXT_ACTION[last.status]}"
+    rounds = f"In {num_ill} of {num_runs} rounds. " if num_runs > 1 else ""
+    text = f"{sentence(last.cause)} {rounds}{NEXT_ACTION[last.status]}"
     return Finding(last.status, text, {"runs": num_ill, "of": num_runs}, "warning")
 
 
@@ -66,20 +65,20 @@ def find_noise(case: Case) -> Finding | None:
     noisy = {name: width for name, width in widths.items() if width > limits[name]}
     if not noisy:
         return None
-    name, width = max(noisy.items(), key=lambda item: item[1] / limits[item[0]])
-    metric, rounds = case.row.metrics[name], case.row.rounds
+    speedup = case.row.metrics.get("speedup")
+    undecided = "speedup" in noisy and speedup is not None and speedup.low < 1 < speedup.high
+    name = "speedup" if undecided else max(noisy, key=lambda name: noisy[name] / limits[name])
+    width, rounds = noisy[name], case.row.rounds
     what = "step time" if name == "step_time_s" else "speedup"
-    undecided = name == "speedup" and metric.low < 1 < metric.high
     verdict = ", too little to say whether it is faster or slower" if undecided else ""
-    wanted = max(rounds + 1, 3, min(50, math.ceil(rounds * (width / WANTED) ** 2)))
+    wanted = rounds_wanted(width, rounds, WANTED)
     text = (
         f"The {what} is known to ±{percent(width)} only{verdict}: steps differ by "
         f"{percent(case.value('step_time_spread'))}, and {_launches(case)}. "
         f"Run on with --until 3%, or --rounds {wanted} on a quiet machine."
     )
-    return Finding(
-        "too_noisy", text, {"half_width": width, "rounds": rounds, "rounds_wanted": wanted}, "warning"
-    )
+    numbers = {"half_width": width, "rounds": rounds, "rounds_wanted": wanted}
+    return Finding("too_noisy", text, numbers, "warning")
 
 
 def _launches(case: Case) -> str:
@@ -120,44 +119,44 @@ def find_disturbance(case: Case) -> Finding | None:
     return Finding("disturbed", text, numbers, "warning")
 
 
+def _notes(case: Case, code: str) -> list[dict[str, Any]]:
+    return [
+        note for run in case.runs for rank in run.ranks for note in rank.notes if note.get("code") == code
+    ]
+
+
 def find_missing_samples(case: Case) -> Finding | None:
     """no_samples"""
-    notes = [
-        n for run in case.runs for rank in run.ranks for n in rank.notes if n.get("code") == "no_samples"
-    ]
+    notes = _notes(case, "no_samples")
     if not notes:
         return None
-    timed = min((len(world_step_times(run)) for run in case.runs), default=0)
     text = (
-        f"{str(notes[0].get('text', 'the script ended early')).rstrip('.').capitalize()}, so communication "
-        "and memory are not known, or in part. Give the script more steps, or use a smaller --steps."
+        f"{sentence(notes[0].get('text'))} Communication and memory are not known, or only in part. Give the "
+        "script more steps, or use a smaller --steps."
     )
-    return Finding("no_samples", text, {"timed_steps": timed})
+    num_steps = min((len(world_step_times(run)) for run in case.runs), default=0)
+    return Finding("no_samples", text, {"timed_steps": num_steps})
 
 
 def find_restarted_count(case: Case) -> Finding | None:
     """steps_restarted"""
-    notes = [
-        n for run in case.runs for rank in run.ranks for n in rank.notes if n.get("code") == "steps_restart"
-    ]
+    notes = _notes(case, "steps_restart")
     if not notes:
         return None
     text = (
-        f"{str(notes[0].get('text', '')).capitalize()}. Steps before that were parts of steps and are "
-        "dropped. Name the optimizer that ends a step with --step-marker, or call paceline.mark_step()."
+        f"{sentence(notes[0].get('text'))} What came before were parts of steps and is dropped. Name the "
+        "optimizer that ends a step with --step-marker, or call paceline.mark_step()."
     )
     return Finding("steps_restarted", text, {"step": float(notes[0].get("step", 0))})
 
 
 def find_bad_teardown(case: Case) -> Finding | None:
     """ended_badly"""
-    notes = [
-        n for run in case.runs for rank in run.ranks for n in rank.notes if n.get("code") == "ended_badly"
-    ]
+    notes = _notes(case, "ended_badly")
     if not notes:
         return None
     text = (
-        f"{str(notes[0].get('text', '')).rstrip('.')}. The measured steps had ended before and count. "
-        "If it happens without Paceline too, destroy the process group at the script's end."
+        f"{sentence(notes[0].get('text'))} The measured steps were over by then and count. If it happens "
+        "without Paceline too, destroy the process group at the script's end."
     )
     return Finding("ended_badly", text, {"runs": len(notes)})

@@ -22,6 +22,7 @@ from paceline.analyse.intervals import (
     one_per_round,
     ratio_over_rounds,
     relative_half_width,
+    rounds_wanted,
 )
 from paceline.record import Metric, Row
 
@@ -158,6 +159,13 @@ def test_until_does_not_trust_two_launches() -> None:
 def test_until_does_not_wait_for_what_failed() -> None:
     failed = Row("train.py", [], 4, "tuned", "oom")
     assert interval_is_narrow([narrow(0.01), failed], 0.03)
+
+
+def test_the_rounds_that_would_do_are_told() -> None:
+    assert rounds_wanted(0.10, 1, 0.03) == 3
+    # 2.9 % between launches: t(6) · 2.9 % / √7 = 2.7 %, and 3.04 % with one round less.
+    assert rounds_wanted(4.303 * 0.029 / math.sqrt(3), 3, 0.03) == 7
+    assert rounds_wanted(1.0, 3, 0.03) == 50
 
 
 def test_blocks_grow_with_the_memory_of_the_steps() -> None:
