@@ -21,16 +21,16 @@ FLOORS = (
     ("cli",),
     ("report",),
     ("explain",),
-    ("measure", "findings"),
+    ("measure", "findings", "check"),
     ("launch", "analyse", "store", "selection", "labs"),
-    ("outcome", "spec", "torchrun", "agent", "worker", "check", "store_file", "study_file"),
+    ("outcome", "spec", "torchrun", "agent", "worker", "store_file", "study_file"),
     ("ingest", "placement", "processes", "probe", "study", "virtual"),
     ("machine", "step_file", "toml_positions"),
     ("record", "quantity", "nearest", "__init__"),
 )
 
 TORCH_FREE = frozenset({
-    "analyse", "cli", "explain", "findings", "ingest", "labs", "launch", "machine", "measure", "outcome",
+    "analyse", "explain", "findings", "ingest", "labs", "launch", "machine", "measure", "outcome",
     "record", "report", "selection", "store", "store_file", "study", "study_file",
 })  # fmt: skip
 
