@@ -1,0 +1,59 @@
+"""The loss: what happens to it between the loss function and backward.
+
+Exercise: `pytest tests/check/test_verdicts.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from paceline.check.observations import Micro, Seen, Step, read_ratio
+from paceline.check.verdicts.gradients import judge_large_batch
+from paceline.check.verdicts.verdict import Verdict, count, fails, passes, unknown
+
+RATIO_TOLERANCE = 0.02  # a 16-bit loss has two to three digits
+
+
+def judge_loss_division(seen: Seen) -> Verdict:
+    """Is backward called on the loss function's value over ACCUM_STEPS?"""
+    expected, origin = seen.accumulation
+    known = [(step, micro) for step in seen.main.steps for micro in step.micros if list_ratios(micro)]
+    if not known:
+        return unknown("the loss could not be followed from the loss function to backward")
+    for step, micro in known:
+        is_last = step is seen.main.steps[-1] and len(step.micros) < expected
+        wanted = len(step.micros) if is_last and len(seen.main.steps) > 1 else expected
+        if not any(is_near(ratio * wanted, 1.0) for ratio in list_ratios(micro)):
+            if step is seen.main.steps[0] and judge_large_batch(seen).answer == "pass":
+                return passes("the loss is not divided itself, but the gradients come out divided")
+            return explain_division(step, micro, wanted, origin)
+    if expected == 1:
+        return passes("backward gets the loss as the loss function gave it")
+    return passes(f"backward gets the loss divided by {expected} ({origin})")
+
+
+def is_near(value: float, wanted: float) -> bool:
+    return math.isclose(value, wanted, rel_tol=RATIO_TOLERANCE)
+
+
+def list_ratios(micro: Micro) -> list[float]:
+    """By value and by graph: a regularising term spoils the one, a loss function of one's own the other."""
+    ratios = [micro.backward.get("ratio"), micro.backward.get("factor")]
+    return [ratio for ratio in ratios if ratio]
+
+
+def explain_division(step: Step, micro: Micro, wanted: int, origin: str) -> Verdict:
+    if micro.losses and micro.losses[0].get("reduction") == "sum":
+        return unknown("the loss function sums instead of averaging: what it must be divided by is not known")
+    ratio = read_ratio(micro) or 1.0
+    divisor = 1 / ratio
+    if is_near(ratio, 1.0):
+        reason = f"backward gets the whole loss: the gradients become {wanted} × too large"
+    elif is_near(divisor, wanted**2):
+        reason = f"the loss is divided by {divisor:.4g}: twice by {wanted}"
+    elif wanted == len(step.micros) != round(divisor) and step.number:
+        reason = f"the last optimizer step has {count(wanted, 'micro-step')}, but its loss is divided by {divisor:.4g}"
+    else:
+        reason = f"the loss is divided by {divisor:.4g} where {wanted} is needed ({origin})"
+    change = f"call backward on loss / {wanted}" if wanted > 1 else "call backward on the loss itself"
+    return fails(reason, change, micro.backward)

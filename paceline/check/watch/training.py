@@ -1,0 +1,307 @@
+"""Watches training: loss functions, backward, gradients cleared and clipped, the scaler, the optimizer.
+
+Enters: PyTorch's own entry points. Leaves: "loss", "backward", "collective", "zero_grad", "unscale", "clip",
+"move", "update" and "large_batch", in the order in which they happen.
+
+    pytest tests/check/test_programs.py
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from paceline.check.watch.declared import read_declared
+from paceline.check.watch.fingerprint import fingerprint_weights
+from paceline.check.watch.graph import read_factor
+from paceline.check.watch.large_batch import CannotTellError, LossCall, MicroBatch, compare_gradients
+from paceline.check.watch.model import ModelWatch
+from paceline.check.watch.trace import Trace
+from paceline.probe.collectives import flatten, read_collective
+
+NUM_COMPARISONS = 2  # the first step has nothing to clear before it, so one is not enough
+LOOK_FOR_FINITE = 12  # a scaler's first steps may overflow: so many steps are tried
+DECLARED_LOOKS = 12  # a number that changes within so many backward calls is a counter, no constant
+
+
+class Collectives(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the collectives that backward itself starts: DDP's."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls = 0
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = operator(*args, **(kwargs or {}))
+        if operator.namespace in ("c10d", "_c10d_functional") and read_collective(operator, args, result):
+            self.calls += 1
+        return result
+
+
+class TrainingWatch:
+    """The optimizer step under way."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._model = ModelWatch(trace, self._forward_ended)
+        self._scaled: tuple[Any, float] | None = None  # the node that GradScaler made, and its scale
+        self._losses: list[LossCall] = []  # since the last backward
+        self._call: MicroBatch | None = None
+        self._micros: list[MicroBatch] = []
+        self._scale = 1.0  # of the gradients that are there
+        self._compared = False
+        self._comparisons_left = NUM_COMPARISONS
+        self._steps = 0
+        self._in_scaler = False
+        self._stepped = False
+        self._looks = 0
+
+    def install(self) -> None:
+        self._model.install()
+        self._watch_losses()
+        self._watch_backward()
+        self._watch_scaler()
+        self._watch_gradients()
+        self._watch_collectives()
+        register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: self._optimizer_began())
+        register_optimizer_step_post_hook(lambda optimizer, args, kwargs: self._optimizer_ended())
+
+    # Forward and loss.
+
+    @property
+    def _keeps_calls(self) -> bool:
+        return self._comparisons_left > 0 and self._steps < LOOK_FOR_FINITE
+
+    def _forward_ended(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if self._keeps_calls and torch.is_grad_enabled():
+            self._call = MicroBatch(_detach(args), _detach(kwargs), _detach(output), None)
+
+    def _watch_losses(self) -> None:
+        functional: Any = torch.nn.functional
+        for name in dir(functional):
+            if name.endswith(("_loss", "cross_entropy", "kl_div", "_with_logits")) and name[0] != "_":
+                setattr(functional, name, self._watch_loss(name, getattr(functional, name)))
+
+    def _watch_loss(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def compute_loss(*args: Any, **kwargs: Any) -> Any:
+            loss = function(*args, **kwargs)
+            if isinstance(loss, torch.Tensor) and loss.requires_grad and loss.numel() == 1:
+                note(args, kwargs, loss)
+            return loss
+
+        @self._trace.guard
+        def note(args: Any, kwargs: Any, loss: torch.Tensor) -> None:
+            value = float(loss.detach())
+            kept = (_detach(args), _detach(kwargs)) if self._keeps_calls else ((), {})
+            self._losses.append(LossCall(function, name, *kept, value))
+            device = loss.device.type
+            self._trace.write(
+                "loss",
+                function=name,
+                value=value,
+                autocast=torch.is_autocast_enabled(device),
+                reduction=kwargs.get("reduction", "mean"),
+            )
+
+        return compute_loss
+
+    # Backward.
+
+    def _watch_backward(self) -> None:
+        backward = torch.autograd.backward
+
+        @functools.wraps(backward)
+        def observed_backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            if not self._trace.listens:
+                backward(tensors, *args, **kwargs)
+                return
+            before: dict[str, Any] = {}
+            self._trace.guard(self._describe_backward)(tensors, before)
+            with Collectives() as counted:
+                backward(tensors, *args, **kwargs)
+            self._trace.guard(self._backward_ended)(before, counted.calls)
+
+        torch.autograd.backward = observed_backward
+
+    def _describe_backward(self, tensors: Any, facts: dict[str, Any]) -> None:
+        if self._looks < DECLARED_LOOKS:
+            self._looks += 1
+            self._trace.write("declared", names=read_declared(self._trace.frames()))
+        loss = flatten([tensors])[0] if flatten([tensors]) else None
+        if loss is None or loss.numel() != 1:
+            return
+        node, scale = self._scaled or (None, 1.0)
+        factor, found = read_factor(loss, node)
+        value = float(loss.detach()) / (scale if found else 1.0)
+        called = self._losses[0].value if len(self._losses) == 1 else None
+        self._scale = scale if found else 1.0
+        facts.update(
+            value=value,
+            scaled=found,
+            scale=scale if found else None,
+            ratio=value / called if called else None,
+            factor=factor,
+            loss_calls=len(self._losses),
+            autocast=torch.is_autocast_enabled(self._model.device_type()),
+            sync=self._model.synchronises(),
+            had_gradients=self._model.has_gradients(),
+        )
+
+    def _backward_ended(self, facts: dict[str, Any], collectives: int) -> None:
+        self._trace.write("backward", collectives=collectives, **facts)
+        if self._call is not None:
+            self._call.loss = self._losses[0] if len(self._losses) == 1 else None
+            self._micros.append(self._call)
+        self._call, self._scaled, self._losses = None, None, []
+
+    # Gradients, on their way to the optimizer.
+
+    def _watch_gradients(self) -> None:
+        noted = self._trace.write
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            _wrap(owner, "zero_grad", before=self._trace.guard(lambda *a, **k: noted("zero_grad")))
+
+        @self._trace.guard
+        def clipped(*args: Any, **kwargs: Any) -> None:
+            self._gradients_ready()
+            noted("clip")
+
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            _wrap(torch.nn.utils.clip_grad, name, before=clipped)
+            setattr(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
+
+    def _watch_collectives(self) -> None:
+        @self._trace.guard
+        def noted(*args: Any, **kwargs: Any) -> None:
+            self._trace.write("collective", gradients=self._model.has_gradients())
+
+        for name in ("all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor"):
+            _wrap(dist.distributed_c10d, name, before=noted)
+            setattr(dist, name, getattr(dist.distributed_c10d, name))
+
+    def _gradients_ready(self) -> None:
+        """Backward is over: whatever comes now (unscaling, clipping, the optimizer) changes gradients."""
+        module = self._model.unwrapped
+        if self._compared or not self._keeps_calls or module is None or not self._micros:
+            return
+        self._compared = True
+        try:
+            values = compare_gradients(module, self._micros, self._scale)
+        except CannotTellError as reason:
+            self._give_up(str(reason))
+        except Exception as error:
+            self._give_up(f"the large batch cannot be computed: {type(error).__name__}: {error}")
+        else:
+            if all(math.isfinite(value) for value in values["actual"]):
+                self._comparisons_left -= 1
+                self._trace.write("large_batch", step=self._steps, micros=len(self._micros), **values)
+
+    def _give_up(self, reason: str) -> None:
+        self._comparisons_left = 0
+        self._trace.write("large_batch", step=self._steps, reason=reason)
+
+    # Scaler and optimizer.
+
+    def _watch_scaler(self) -> None:
+        Scaler: Any = torch.amp.GradScaler
+        trace = self._trace
+
+        @trace.guard
+        def made(scaler: Any, *args: Any, **kwargs: Any) -> None:
+            trace.write("scaler", enabled=scaler.is_enabled(), device=scaler._device)
+
+        @trace.guard
+        def unscaling(*args: Any, **kwargs: Any) -> None:
+            if not self._in_scaler:
+                self._gradients_ready()
+                trace.write("unscale")
+
+        _wrap(Scaler, "__init__", after=made)
+        _wrap(Scaler, "unscale_", before=unscaling)
+        _wrap(Scaler, "update", before=trace.guard(lambda *a, **k: trace.write("update")))
+        scale, step = Scaler.scale, Scaler.step
+
+        @functools.wraps(scale)
+        def scale_and_keep(scaler: Any, outputs: Any) -> Any:
+            scaled = scale(scaler, outputs)
+            if isinstance(scaled, torch.Tensor) and scaler.is_enabled() and trace.listens:
+                self._scaled = scaled.grad_fn, float(scaler._scale)
+            return scaled
+
+        @functools.wraps(step)
+        def step_or_skip(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            trace.guard(self._gradients_ready)()
+            self._in_scaler, self._stepped = scaler.is_enabled(), False
+            try:
+                result = step(scaler, optimizer, *args, **kwargs)
+                if not self._stepped:
+                    trace.guard(self._write_move)(skipped=True)
+            finally:
+                self._in_scaler = False
+            return result
+
+        Scaler.scale, Scaler.step = scale_and_keep, step_or_skip
+
+    def _optimizer_began(self) -> None:
+        self._trace.guard(self._gradients_ready)()
+
+    def _optimizer_ended(self) -> None:
+        self._stepped = True
+        self._trace.guard(self._write_move)(skipped=False)
+
+    def _write_move(self, skipped: bool) -> None:
+        module = self._model.unwrapped
+        self._trace.write(
+            "move",
+            skipped=skipped,
+            through_scaler=self._in_scaler,
+            autocast=torch.is_autocast_enabled(self._model.device_type()),
+            had_gradients=self._model.has_gradients(),
+            weights=fingerprint_weights(module) if module is not None else [],
+        )
+        self._steps += 1
+        self._micros, self._compared = [], False
+
+
+def _detach(value: Any) -> Any:
+    """The same arguments without their graphs."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    if isinstance(value, dict):
+        return {name: _detach(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        items = [_detach(inner) for inner in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value
+
+
+def _wrap(
+    owner: Any,
+    name: str,
+    *,
+    before: Callable[..., None] | None = None,
+    after: Callable[..., None] | None = None,
+) -> None:
+    """Have a function of PyTorch tell a watcher that it is called."""
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        if before is not None:
+            before(*args, **kwargs)
+        result = function(*args, **kwargs)
+        if after is not None:
+            after(*args, **kwargs)
+        return result
+
+    setattr(owner, name, told)
