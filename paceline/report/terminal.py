@@ -9,27 +9,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from paceline.analyse.intervals import relative_half_width
 from paceline.explain import CODES
 from paceline.record import Finding, Metric, Row
 from paceline.report.labels import Labels
 from paceline.report.units import Unit, choose_unit
 
-# Below this the interval stands under its median instead of beside it.
-WIDE_COLUMNS = 110
-
 NOT_KNOWN = "–"
+
+# How an interval is written, the widest first; a table takes the first with which it fits.
+Layout = Literal["beside", "below", "per cent"]
+LAYOUTS: tuple[Layout, ...] = ("beside", "below", "per cent")
 
 # Heading and metric.
 _MAIN_COLUMNS = (
-    ("step time", "step_time_s"),
+    ("step\ntime", "step_time_s"),
     ("speedup", "speedup"),
     ("effi-\nciency", "efficiency"),
     ("exposed\ncomm.", "exposed_comm_s"),
@@ -65,21 +69,23 @@ def show_number(value: float, unit: Unit) -> str:
     return replace(unit, name="").show(value)
 
 
-def _cell(name: str, metric: Metric | None, unit: Unit, *, wide: bool) -> Text:
+def _cell(name: str, metric: Metric | None, unit: Unit, layout: Layout) -> Text:
     if metric is None or not math.isfinite(metric.median):
         return Text(NOT_KNOWN, style="dim")
     cell = Text(show_number(metric.median, unit))
     if name not in _WITHOUT_INTERVAL and metric.low < metric.high:
-        low, high = show_number(metric.low, unit), show_number(metric.high, unit)
-        cell.append(f"{' ' if wide else chr(10)}{low}–{high}", style="dim")
+        interval = f"{show_number(metric.low, unit)}–{show_number(metric.high, unit)}"
+        if layout == "per cent":
+            interval = f"±{relative_half_width(metric) * 100:.0f} %"
+        cell.append(f"{' ' if layout == 'beside' else chr(10)}{interval}", style="dim")
     return cell
 
 
-def _status(row: Row) -> Text:
+def _status(row: Row, layout: Layout) -> Text:
     if row.status != "ok":
         return Text(row.status, style="bold red")
     if row.oversubscribed:
-        return Text("oversubscribed", style="yellow")
+        return Text("over-\nsubscribed" if layout == "per cent" else "oversubscribed", style="yellow")
     return Text("ok", style="green")
 
 
@@ -88,21 +94,31 @@ def make_table() -> Table:
     return Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
 
 
-def build_table(rows: Sequence[Row], width: int) -> Table:
+def choose_table(rows: Sequence[Row], console: Console) -> Table:
+    """The table in the first layout that fits, in the last if none does."""
+    unlimited = console.options.update(max_width=1000)
+    for layout in LAYOUTS:
+        table = build_table(rows, layout)
+        if Measurement.get(console, unlimited, table).maximum <= console.width:
+            break
+    return table
+
+
+def build_table(rows: Sequence[Row], layout: Layout) -> Table:
     """One line per configuration; what does not vary or is not known anywhere has no column."""
     labels = Labels(rows)
-    wide = width >= WIDE_COLUMNS
     table = make_table()
-    for heading in labels.columns():
-        table.add_column(heading, overflow="fold", justify="right" if heading == "ranks" else "left")
+    for column in labels.columns():
+        heading = column if layout == "beside" else column.replace("-", "-\n").replace("_", "_\n")
+        table.add_column(heading, overflow="fold", justify="right" if column == "ranks" else "left")
     shown = [(heading, name) for heading, name in _MAIN_COLUMNS if any(name in row.metrics for row in rows)]
     units = {name: unit_of([name], rows) for _, name in shown}
     for heading, name in shown:
         table.add_column(f"{heading}\n{units[name].name}", justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
     for row in rows:
-        metrics = (_cell(name, row.metrics.get(name), units[name], wide=wide) for _, name in shown)
-        table.add_row(*(escape(cell) for cell in labels.cells(row)), *metrics, _status(row))
+        metrics = (_cell(name, row.metrics.get(name), units[name], layout) for _, name in shown)
+        table.add_row(*(escape(cell) for cell in labels.cells(row)), *metrics, _status(row, layout))
     return table
 
 
@@ -151,7 +167,7 @@ def print_study(name: str, rows: Sequence[Row], console: Console) -> None:
     """Table and findings."""
     console.print(describe_study(name, rows))
     console.print()
-    console.print(build_table(rows, console.width))
+    console.print(choose_table(rows, console))
     console.print()
     if any(row.findings for row in rows):
         print_findings(rows, console)
