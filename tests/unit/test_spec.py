@@ -37,11 +37,13 @@ def test_a_script_does_not_see_what_tuning_added(tmp_path):
     assert write(tmp_path, world=2)[1]["added_environment"] == sorted(ALLOCATOR)
 
 
-def test_what_the_user_set_stays(tmp_path, monkeypatch):
+def test_what_the_user_set_is_not_taken_from_the_script(tmp_path, monkeypatch):
     monkeypatch.setenv("MALLOC_MMAP_MAX_", "7")
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
     agent, spec = write(tmp_path)
     assert agent["environment"]["MALLOC_MMAP_MAX_"] == "7"
-    assert "MALLOC_MMAP_MAX_" not in spec["added_environment"]
+    assert agent["environment"]["OMP_NUM_THREADS"] == "1"  # as many as the rank has cores
+    assert not {"MALLOC_MMAP_MAX_", "OMP_NUM_THREADS"} & set(spec["added_environment"])
 
 
 def test_virtual_devices_are_passed_on(tmp_path):
