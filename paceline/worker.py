@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from paceline.probe.sink import Sink
-from paceline.record import LINE_END, LINE_EXCEPTION, LINE_START, SAMPLED
+from paceline.record import LINE_END, LINE_EXCEPTION, LINE_NOTE, LINE_START, SAMPLED
 
 SPEC_VARIABLE = "PACELINE_SPEC"
 STACKS_SIGNAL = (
@@ -97,12 +97,25 @@ class Rank:
         self.sink.write(LINE_END, reason="steps done", exit_code=0)
         # A rank that leaves early would break its neighbour's last collective.
         self.wait_for_ranks("done")
+        self.gather()
         for child in multiprocessing.active_children():
             child.kill()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         self._exit(0)
         raise AssertionError("os._exit returned")
+
+    def gather(self) -> None:
+        """With several machines, bring all ranks' files to the machine of rank 0."""
+        if self.world == self.local_world:
+            return
+        from paceline.probe.gather import gather_files
+
+        first = self.rank - self.local_rank
+        try:
+            gather_files(self.folder, self.rank, self.world, list(range(first, first + self.local_world)))
+        except (RuntimeError, OSError) as error:  # torch's store errors are RuntimeErrors
+            self.sink.write(LINE_NOTE, code="not_gathered", text=f"another machine did not answer: {error}")
 
     def write_exception(self, error: BaseException, script: str, step: int, sampling: bool) -> None:
         frames = traceback.extract_tb(error.__traceback__)
@@ -177,6 +190,7 @@ def main() -> None:
     def script_ended(exit_code: int) -> None:
         sampling.script_ended()
         rank.sink.write(LINE_END, reason="script ended", exit_code=exit_code)
+        rank.gather()
 
     def exit_after_keeping(status: int) -> NoReturn:
         if os.getpid() == rank._pid:  # forked children leave this way too
