@@ -97,7 +97,10 @@ def explain_hang(ended: Ended) -> Outcome:
     ranks = "; ".join(f"rank {rank} {text}" for rank, (text, _) in stands.items())
     free = [rank for rank, (_, waits) in stands.items() if not waits]
     patience = f"{ended.hung_after_s:g} s"
-    cause = f"hung: nothing for {patience}; {ranks}" if stands else f"no rank started within {patience}"
+    if not ended.logs:
+        cause = f"hung: no rank started within {patience}"
+    else:
+        cause = f"hung: nothing for {patience}; {ranks or 'no rank is left to ask'}"
     return Outcome(
         "hung",
         cause,
@@ -221,7 +224,11 @@ def decide_outcome(ended: Ended) -> Outcome:
         outcome = (explain_desertion(ended, order[0]) if lost else None) or explain_failure(ended, order[0])
     elif ended.exit_code != 0:
         said = ended.output.get(-1, "")
-        why = "disk full" if ended.disk_full else f"torchrun itself failed: {last_line_of(said)}"
+        why = (
+            "disk full"
+            if ended.disk_full
+            else f"torchrun itself failed: {last_line_of(said) or 'its process was killed'}"
+        )
         outcome = Outcome("failed", why, None, last_line_of(said), said or None)
     if outcome and (all_finished(ended) or (complete and not ended.to_end)):
         # The steps were finished before; gloo aborts in teardown often enough to matter.
