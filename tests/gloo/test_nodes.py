@@ -25,13 +25,7 @@ def test_the_ranks_of_both_nodes_are_in_one_record(tmp_path: Path) -> None:
         command = [
             *(sys.executable, "-m", "paceline", "run", "--nproc", "1", "--nnodes", "2"),
             *("--rdzv-endpoint", endpoint, "--rounds", "1", "--steps", "15", "--warmup", "3"),
-            *(
-                "--store",
-                str(tmp_path / f"{node}.sqlite"),
-                "--json",
-                str(tmp_path / f"{node}.json"),
-                str(PROGRAM),
-            ),
+            *("--store", str(tmp_path / f"{node}.sqlite"), str(PROGRAM)),
         ]
         nodes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
     outputs = [node.communicate(timeout=120)[0] for node in nodes]
