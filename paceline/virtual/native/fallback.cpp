@@ -1,0 +1,425 @@
+#include "fallback.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/library.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "device.h"
+#include "generator.h"
+#include "ledger.h"
+#include "timeline.h"
+
+namespace paceline {
+namespace {
+
+Kind kind_of_list(const c10::Type& element) {
+  if (element.kind() == c10::TypeKind::TensorType) {
+    return Kind::TensorList;
+  }
+  if (const auto* optional = element.castRaw<c10::OptionalType>()) {
+    const bool of_tensors = optional->getElementType()->kind() == c10::TypeKind::TensorType;
+    return of_tensors ? Kind::OptionalTensorList : Kind::Other;
+  }
+  if (const auto* list = element.castRaw<c10::ListType>()) {
+    const bool of_tensors = list->getElementType()->kind() == c10::TypeKind::TensorType;
+    return of_tensors ? Kind::ListOfTensorLists : Kind::Other;
+  }
+  return Kind::Other;
+}
+
+Kind kind_of(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::TensorType:
+      return Kind::Tensor;
+    case c10::TypeKind::DeviceObjType:
+      return Kind::Device;
+    case c10::TypeKind::GeneratorType:
+      return Kind::Generator;
+    case c10::TypeKind::OptionalType:
+      return kind_of(*type.castRaw<c10::OptionalType>()->getElementType());
+    case c10::TypeKind::ListType:
+      return kind_of_list(*type.castRaw<c10::ListType>()->getElementType());
+    default:
+      return Kind::Other;
+  }
+}
+
+// A result in a written alias set is the argument of that set, not merely something like it.
+int argument_returned_as(const c10::Argument& result, const std::vector<c10::Argument>& arguments) {
+  const auto* returned = result.alias_info();
+  if (returned == nullptr || !returned->isWrite()) {
+    return -1;
+  }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto* taken = arguments[i].alias_info();
+    if (taken != nullptr && taken->isWrite() && taken->beforeSets() == returned->beforeSets()) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+// One call: the device it runs on, its arguments as they came, and the twins that replaced them.
+class Call {
+ public:
+  Call(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack, Correspondence& known)
+      : plan_(plan), op_(op), stack_(stack), known_(known) {}
+
+  void run() {
+    find_device();
+    replace_arguments();
+    wait_for_stream(device_);
+    run_kernel();
+    for (const auto& [original, twin] : written_) {
+      follow_twin(original, twin, known_);
+    }
+    replace_results();
+  }
+
+ private:
+  c10::IValue& argument(size_t i) {
+    return (*stack_)[stack_->size() - plan_.arguments.size() + i];
+  }
+
+  // ---- which device -----------------------------------------------------------------------
+
+  void find_device() {
+    for (size_t i = 0; i < plan_.arguments.size(); ++i) {
+      visit_device(i);
+    }
+    if (device_ < 0) {
+      device_ = current_device();
+    }
+    for (size_t i = 0; i < plan_.arguments.size(); ++i) {
+      check_same_device(i);
+    }
+  }
+
+  void visit_device(size_t i) {
+    const auto& value = argument(i);
+    switch (plan_.arguments[i].kind) {
+      case Kind::Tensor:
+        if (value.isTensor()) {
+          propose_device(value.toTensor());
+        }
+        break;
+      case Kind::TensorList:
+      case Kind::OptionalTensorList:
+      case Kind::ListOfTensorLists:
+        for_each_tensor(value, [this](const at::Tensor& tensor) { propose_device(tensor); });
+        break;
+      case Kind::Device:
+        if (value.isDevice() && value.toDevice().type() == kVirtual && device_ < 0) {
+          device_ = resolve_index(value.toDevice());
+        }
+        break;
+      default:
+        break;
+    }
+  }
+
+  void propose_device(const at::Tensor& tensor) {
+    if (device_ < 0 && is_virtual(tensor)) {
+      device_ = tensor.device().index();
+    }
+  }
+
+  void check_same_device(size_t i) {
+    const auto& value = argument(i);
+    switch (plan_.arguments[i].kind) {
+      case Kind::Tensor:
+        if (value.isTensor()) {
+          check_tensor(value.toTensor(), i);
+        }
+        break;
+      case Kind::TensorList:
+      case Kind::ListOfTensorLists:
+        for_each_tensor(value, [&](const at::Tensor& tensor) { check_tensor(tensor, i); });
+        break;
+      case Kind::OptionalTensorList:
+        for_each_tensor(value, [&](const at::Tensor& tensor) { admit_index(tensor, i); });
+        break;
+      default:
+        break;
+    }
+  }
+
+  // A zero-dimensional CPU tensor is a number, and numbers mix with every device, as on CUDA.
+  void check_tensor(const at::Tensor& tensor, size_t i) {
+    if (!tensor.defined() || tensor.device() == c10::Device(kVirtual, device_)) {
+      return;
+    }
+    if (tensor.is_cpu() && tensor.dim() == 0 && !plan_.arguments[i].is_written) {
+      return;
+    }
+    refuse(tensor, i);
+  }
+
+  // Indexing takes its indices from the CPU too; the copy that this means is counted.
+  void admit_index(const at::Tensor& tensor, size_t i) {
+    if (!tensor.defined() || tensor.device() == c10::Device(kVirtual, device_)) {
+      return;
+    }
+    if (!tensor.is_cpu()) {
+      refuse(tensor, i);
+    }
+    count_transfer(kHost, device_, static_cast<int64_t>(tensor.nbytes()));
+  }
+
+  [[noreturn]] void refuse(const at::Tensor& tensor, size_t i) {
+    TORCH_CHECK(
+        false,
+        "Expected all tensors to be on the same device, but found at least two devices, virtual:",
+        static_cast<int>(device_),
+        " and ",
+        tensor.device(),
+        "! (when checking argument for argument ",
+        op_.schema().arguments()[i].name(),
+        " in method ",
+        op_.operator_name(),
+        ")");
+    std::abort(); // the check above always throws, but the compiler cannot know
+  }
+
+  template <typename Function>
+  static void for_each_tensor(const c10::IValue& value, const Function& function) {
+    if (value.isTensor()) {
+      function(value.toTensor());
+    } else if (value.isList()) {
+      for (const auto& element : value.toListRef()) {
+        for_each_tensor(element, function);
+      }
+    }
+  }
+
+  // ---- to the CPU -------------------------------------------------------------------------
+
+  void replace_arguments() {
+    originals_.resize(plan_.arguments.size());
+    for (size_t i = 0; i < plan_.arguments.size(); ++i) {
+      replace_argument(i);
+    }
+  }
+
+  void replace_argument(size_t i) {
+    auto& value = argument(i);
+    if (plan_.arguments[i].is_written) {
+      originals_[i] = value;
+    }
+    const bool is_written = plan_.arguments[i].is_written;
+    if (value.isNone() && plan_.arguments[i].kind != Kind::Generator) {
+      return;
+    }
+    switch (plan_.arguments[i].kind) {
+      case Kind::Tensor:
+        if (value.isTensor()) {
+          value = c10::IValue(take_twin(value.toTensor(), is_written));
+        }
+        break;
+      case Kind::TensorList:
+        value = c10::IValue(twins_of(value.toTensorVector(), is_written));
+        break;
+      case Kind::OptionalTensorList:
+        value = c10::IValue(twins_of(value.toOptionalTensorVector()));
+        break;
+      case Kind::ListOfTensorLists: {
+        c10::List<c10::List<at::Tensor>> lists;
+        for (const auto& list : value.toListRef()) {
+          lists.push_back(twins_of(list.toTensorVector(), is_written));
+        }
+        value = c10::IValue(lists);
+        break;
+      }
+      case Kind::Device:
+        if (value.isDevice()) {
+          value = c10::IValue(c10::Device(c10::DeviceType::CPU));
+        }
+        break;
+      case Kind::Generator:
+        value = c10::IValue(cpu_generator(value.isNone() ? default_generator(device_) : value.toGenerator()));
+        break;
+      case Kind::Other:
+        break;
+    }
+  }
+
+  at::Tensor take_twin(const at::Tensor& original, bool is_written) {
+    if (!is_virtual(original)) {
+      return original;
+    }
+    auto twin = cpu_twin(original);
+    known_.add_tensor(twin, original);
+    if (is_written) {
+      written_.emplace_back(original, twin);
+    }
+    return twin;
+  }
+
+  c10::List<at::Tensor> twins_of(const std::vector<at::Tensor>& originals, bool is_written) {
+    c10::List<at::Tensor> twins;
+    twins.reserve(originals.size());
+    for (const auto& original : originals) {
+      twins.push_back(take_twin(original, is_written));
+    }
+    return twins;
+  }
+
+  c10::List<std::optional<at::Tensor>> twins_of(const std::vector<std::optional<at::Tensor>>& originals) {
+    c10::List<std::optional<at::Tensor>> twins;
+    for (const auto& original : originals) {
+      if (original.has_value()) {
+        twins.push_back(take_twin(*original, false));
+      } else {
+        twins.push_back(std::nullopt);
+      }
+    }
+    return twins;
+  }
+
+  // ---- the kernel -------------------------------------------------------------------------
+
+  void run_kernel() {
+    // Autograd and autocast have had their turn with the virtual tensors.
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    if (C10_UNLIKELY(plan_.draws_unnamed)) {
+      AsDefaultGenerator generator(device_);
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+    } else {
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+    }
+  }
+
+  // ---- and back ---------------------------------------------------------------------------
+
+  void replace_results() {
+    const size_t first = stack_->size() - plan_.results.size();
+    for (size_t i = 0; i < plan_.results.size(); ++i) {
+      auto& value = (*stack_)[first + i];
+      const auto& result = plan_.results[i];
+      value = result.written_argument >= 0 ? originals_[result.written_argument] : to_virtual_value(value);
+    }
+  }
+
+  c10::IValue to_virtual_value(const c10::IValue& value) {
+    if (value.isTensor()) {
+      return to_virtual(value.toTensor(), device_, known_);
+    }
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const auto& tensor : value.toTensorVector()) {
+        list.push_back(to_virtual(tensor, device_, known_));
+      }
+      return list;
+    }
+    if (value.isList() && !value.toListRef().empty() && value.toListRef()[0].isTensorList()) {
+      c10::List<c10::List<at::Tensor>> lists;
+      for (const auto& element : value.toListRef()) {
+        lists.push_back(to_virtual_value(element).toTensorList());
+      }
+      return lists;
+    }
+    return value;
+  }
+
+  const Plan& plan_;
+  const c10::OperatorHandle& op_;
+  torch::jit::Stack* stack_;
+  Correspondence& known_;
+  c10::DeviceIndex device_ = -1;
+  c10::SmallVector<c10::IValue, 8> originals_; // of the written arguments
+  c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 4> written_; // original and twin
+};
+
+// The kernel of one operator: it carries that operator's plan.
+class OnCpu final : public c10::OperatorKernel {
+ public:
+  explicit OnCpu(const c10::OperatorHandle& op) : plan_(op) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    Correspondence known;
+    run_on_cpu(plan_, op, stack, known);
+  }
+
+ private:
+  Plan plan_;
+};
+
+// For operators that nobody knew of when the library was loaded: a program's own, or torchvision's.
+void run_unplanned(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<Plan>> plans;
+  Plan* plan = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto& slot = plans[c10::toString(op.operator_name())];
+    if (slot == nullptr) {
+      slot = std::make_unique<Plan>(op);
+    }
+    plan = slot.get();
+  }
+  Correspondence known;
+  run_on_cpu(*plan, op, stack, known);
+}
+
+// These have no CPU kernel of their own, but choose one by asking where their arguments are.
+// They must make that choice on the CPU.
+const std::set<std::string>& chosen_by_device() {
+  static const std::set<std::string> names{"aten::convolution", "aten::convolution_backward"};
+  return names;
+}
+
+bool belongs_on_cpu(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+      chosen_by_device().count(c10::toString(op.operator_name())) != 0;
+}
+
+} // namespace
+
+Plan::Plan(const c10::OperatorHandle& op) {
+  const auto& schema = op.schema();
+  bool takes_generator = false;
+  for (const auto& argument : schema.arguments()) {
+    const auto kind = kind_of(*argument.type());
+    takes_generator |= kind == Kind::Generator;
+    arguments.push_back({kind, argument.alias_info() != nullptr && argument.alias_info()->isWrite()});
+  }
+  for (const auto& result : schema.returns()) {
+    results.push_back({kind_of(*result.type()), argument_returned_as(result, schema.arguments())});
+  }
+  draws_unnamed = !takes_generator && op.hasTag(at::Tag::nondeterministic_seeded);
+}
+
+void run_on_cpu(
+    const Plan& plan,
+    const c10::OperatorHandle& op,
+    torch::jit::Stack* stack,
+    Correspondence& known) {
+  Call(plan, op, stack, known).run();
+}
+
+void register_cpu_operators() {
+  // Leaked: dropping a library takes its kernels out of the dispatcher.
+  static auto* library = new torch::Library(
+      torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findOp(name);
+    const bool is_aten = op && op->hasSchema() && op->schema().getNamespace() == "aten";
+    if (!is_aten || op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) || !belongs_on_cpu(*op)) {
+      continue;
+    }
+    library->impl(
+        c10::toString(name).c_str(),
+        torch::CppFunction::makeFromBoxedFunctor(std::make_unique<OnCpu>(*op)));
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&run_unplanned>());
+}
+
+} // namespace paceline
