@@ -60,7 +60,7 @@ def test_a_killed_rank_is_named_and_its_steps_are_kept(tmp_path):
 
 
 def test_a_hang_tells_where_every_rank_stands(tmp_path):
-    record = launch(tmp_path, TRAINING, "hang", "10", timeout_s=4, **SHORT)
+    record = launch(tmp_path, TRAINING, "hang", "10", timeout_s=10, **SHORT)
     lines = Path(TRAINING).read_text().splitlines()
     sleeping = next(i for i, line in enumerate(lines, 1) if "time.sleep(600)" in line)
     waiting = next(i for i, line in enumerate(lines, 1) if ".backward()" in line)
