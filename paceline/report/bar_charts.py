@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from paceline.report.chart_parts import Point, Spec, chart_of, records_of, series_names, title_with, unit_of
+from paceline.report.chart_parts import (
+    LEGEND,
+    Point,
+    Spec,
+    chart_of,
+    records_of,
+    series_names,
+    title_with,
+    unit_of,
+)
 from paceline.report.drawing import Chart
 from paceline.report.palette import (
     DOTTED_SAND,
@@ -60,7 +69,7 @@ def bars(points: Sequence[Point], value_title: str) -> Chart:
         "field": "fill",
         "type": "nominal",
         "scale": {"domain": [name or "all" for name in names], "range": fills},
-        "legend": {"orient": "top", "title": None} if len(names) > 1 else None,
+        "legend": LEGEND if len(names) > 1 else None,
     }
     layers: list[Spec] = [
         {
@@ -81,8 +90,8 @@ def bars(points: Sequence[Point], value_title: str) -> Chart:
         },
     ]
     rows = len({record["x"] for record in values}) * max(len(names), 1)
-    chart = chart_of(layers, values=values, points=points)
-    return Chart({**chart.spec, "height": 70 + 26 * rows})
+    chart = chart_of(layers, names, points=points, values=values)
+    return Chart({**chart.spec, "height": 70 + 26 * rows}, chart.names)
 
 
 def memory_stack(stacks: Sequence[tuple[str, Mapping[str, float]]]) -> Chart:
@@ -121,7 +130,7 @@ def memory_stack(stacks: Sequence[tuple[str, Mapping[str, float]]]) -> Chart:
         "type": "nominal",
         "sort": present,
         "scale": {"domain": present, "range": [MEMORY_FILLS[category] for category in present]},
-        "legend": {"orient": "top", "title": None, "columns": 3, "symbolType": "square"},
+        "legend": LEGEND,
     }
     layers: list[Spec] = [
         {
@@ -140,5 +149,5 @@ def memory_stack(stacks: Sequence[tuple[str, Mapping[str, float]]]) -> Chart:
             "encoding": {"y": y, "x": x, "text": {"field": "text"}},
         },
     ]
-    chart = chart_of(layers, values=values)
-    return Chart({**chart.spec, "height": 105 + 28 * len(stacks)})
+    chart = chart_of(layers, present, values=values)
+    return Chart({**chart.spec, "height": 105 + 28 * len(stacks)}, chart.names)

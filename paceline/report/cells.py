@@ -19,13 +19,13 @@ OVERSUBSCRIBED_NOTE = (
 
 
 def metric_cell(metric: Metric | None, unit: Unit, *, missing: str = "", mark: str = "") -> Cell:
-    """A number with its interval in small; where there is none, the reason."""
+    """A number with its interval in small; where there is no number, the reason in its place."""
     if metric is None or metric.median != metric.median:
-        return Cell(NOT_KNOWN, small=missing, mark=mark)
-    interval = ""
-    if metric.low < metric.high:
-        interval = f"{show_number(metric.low, unit)}–{show_number(metric.high, unit)}"
-    return Cell(show_number(metric.median, unit), small=interval, mark=mark, metric=metric)
+        return Cell(missing or NOT_KNOWN, mark=mark)
+    low, middle, high = (show_number(value, unit) for value in (metric.low, metric.median, metric.high))
+    # Narrower than the digits that are shown, or not known from a single launch.
+    says_nothing = low == middle == high or not metric.low < metric.high
+    return Cell(middle, small="" if says_nothing else f"{low}–{high}", mark=mark, metric=metric)
 
 
 def metric_columns(

@@ -18,6 +18,8 @@ from paceline.report.units import Unit, choose_unit
 
 Spec = dict[str, Any]
 
+# Above the chart; `Chart.draw` knows how many columns there is room for.
+LEGEND: Spec = {"orient": "top", "title": None}
 APART = "hollow: more ranks than cores, not comparable"
 
 
@@ -33,6 +35,7 @@ class Point:
 
 def chart_of(
     layers: list[Spec],
+    names: Sequence[str],
     *,
     points: Sequence[Point] = (),
     values: list[Spec] | None = None,
@@ -51,7 +54,7 @@ def chart_of(
         spec["data"] = {"values": values}
     if any(point.apart for point in points):
         spec["title"] = {"text": APART, "orient": "bottom", "anchor": "end", "offset": 4}
-    return Chart(spec)
+    return Chart(spec, tuple(names))
 
 
 def axis_of(title: str, values: Sequence[float], logarithmic: bool) -> Spec:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.report.chart_parts import (
+    LEGEND,
     Point,
     Spec,
     axis_of,
@@ -74,7 +75,7 @@ def speedup(points: Sequence[Point], x_title: str = "ranks") -> Chart:
         "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}},
     }
     layers = [line, name, *_series_layers(points, Unit(1.0, "×"), x, y)]
-    return chart_of(layers, points=points)
+    return chart_of(layers, series_names(points), points=points)
 
 
 def against(points: Sequence[Point], x_title: str, y_title: str, *, connected: bool = True) -> Chart:
@@ -87,7 +88,8 @@ def against(points: Sequence[Point], x_title: str, y_title: str, *, connected: b
     else:
         x = {"type": "ordinal", "title": x_title, "sort": None, "axis": {"labelAngle": 0, "grid": False}}
     y: Spec = {"type": "quantitative", "title": title_with(y_title, unit), "scale": {"zero": True}}
-    return chart_of(_series_layers(points, unit, x, y, connected=connected), points=points)
+    layers = _series_layers(points, unit, x, y, connected=connected)
+    return chart_of(layers, series_names(points), points=points)
 
 
 def step_strip(strips: Mapping[str, Sequence[float]], warmup: int) -> Chart:
@@ -117,7 +119,7 @@ def step_strip(strips: Mapping[str, Sequence[float]], warmup: int) -> Chart:
     y: Spec = {
         "type": "quantitative",
         "title": title_with("step time", unit) + (", log" if spread > SPIKE else ""),
-        "scale": {"zero": True},
+        "scale": {"domain": [0, max(everything) / unit.size * 1.06], "nice": False},
     }
     if spread > SPIKE:
         low, high = min(everything) / unit.size / 1.6, max(everything) / unit.size * 1.2
@@ -144,7 +146,7 @@ def step_strip(strips: Mapping[str, Sequence[float]], warmup: int) -> Chart:
         "encoding": {"x": {"field": "x", **x}},
     }
     marks = _marks(names, x, y, size=34)
-    return chart_of([*([ground, name] if warmup else []), marks], values=values, height=210)
+    return chart_of([*([ground, name] if warmup else []), marks], names, values=values, height=210)
 
 
 def scatter(points: Sequence[Point], x_title: str, y_title: str, line: Line | None = None) -> Chart:
@@ -170,7 +172,7 @@ def scatter(points: Sequence[Point], x_title: str, y_title: str, line: Line | No
             "encoding": {**at, "text": {"field": "text"}},
         }
         layers = [fitted, *layers, name]
-    return chart_of(layers, points=points)
+    return chart_of(layers, series_names(points), points=points)
 
 
 def _series_layers(
@@ -181,26 +183,41 @@ def _series_layers(
     names = series_names(points)
     at: Spec = {"x": {"field": "x", **x}, "y": {"field": "y", **y}}
     colour = _by_series(names, SERIES)
-    dash = _by_series(names, [list(dash) for dash in DASHES])
-    lines: Spec = {
-        "data": {"values": [record for record in values if not record["apart"]]},
-        "mark": {"type": "line", "strokeWidth": 1.6, "aria": False},
-        "encoding": {**at, "stroke": colour, "strokeDash": dash, "detail": {"field": "series"}},
-    }
+    # One layer per series: a dash by encoding would cut up the outline of the symbols in the legend too.
+    lines: list[Spec] = [
+        {
+            "data": {
+                "values": [record for record in values if record["series"] == name and not record["apart"]]
+            },
+            "mark": {
+                "type": "line",
+                "strokeWidth": 1.6,
+                "stroke": stroke,
+                "strokeDash": list(dash),
+                "aria": False,
+            },
+            "encoding": at,
+        }
+        for name, stroke, dash in zip(names, SERIES, DASHES, strict=False)
+    ]
     intervals: Spec = {
         "data": {"values": values},
         "mark": {"type": "rule", "strokeWidth": 1.4, "aria": False},
         "encoding": {"x": at["x"], "y": {"field": "low", **y}, "y2": {"field": "high"}, "stroke": colour},
     }
     marks = {"data": {"values": values}, **_marks(names, x, y)}
-    return [*([lines] if connected else []), intervals, marks]
+    return [*(lines if connected else []), intervals, marks]
 
 
 def _by_series(names: Sequence[str], values: Sequence[Any]) -> Spec:
     """One channel that tells series apart; the channels of all layers share one legend."""
-    legend: Spec | None = {"orient": "top", "title": None} if len(names) > 1 else None
     scale = {"domain": list(names), "range": list(values)}
-    return {"field": "series", "type": "nominal", "scale": scale, "legend": legend}
+    return {
+        "field": "series",
+        "type": "nominal",
+        "scale": scale,
+        "legend": LEGEND if len(names) > 1 else None,
+    }
 
 
 def _marks(names: Sequence[str], x: Spec, y: Spec, *, size: float = 60) -> Spec:

@@ -20,6 +20,8 @@ from paceline.report.palette import FONT, PAPER
 ASSETS = Path(__file__).parent / "assets"
 # The newest that every vl-convert from 1.7 on carries.
 VEGA_LITE = "5.21"
+# A letter of a legend on average, its symbol with the gaps around it, and the axis beside the plot.
+LETTER_PX, SYMBOL_PX, AXIS_PX = 5.8, 34, 46
 
 _LABELLED = re.compile(r'<path aria-label="([^"]*)"([^>]*)/>')
 _ACCESSIBILITY = re.compile(r' (?:aria-[a-z]+|role|class)="[^"]*"')
@@ -34,16 +36,23 @@ class MissingPackage(ValueError):
 
 @dataclass(frozen=True)
 class Chart:
-    """A Vega-Lite specification whose size is decided when it is drawn."""
+    """A Vega-Lite specification whose size is decided when it is drawn; `names` stand in its legend."""
 
     spec: dict[str, Any]
+    names: tuple[str, ...] = ()
 
     def draw(self, width_px: int, height_scale: float = 1.0) -> str:
         height_px = round(self.spec["height"] * height_scale)
-        svg: str = _vl_convert().vegalite_to_svg(
-            {**self.spec, "width": width_px, "height": height_px}, vl_version=VEGA_LITE
-        )
-        return _accessible(svg)
+        config = self.spec["config"]
+        config = {**config, "legend": {**config["legend"], "columns": self._legend_columns(width_px)}}
+        sized = {**self.spec, "width": width_px, "height": height_px, "config": config}
+        return _accessible(_vl_convert().vegalite_to_svg(sized, vl_version=VEGA_LITE))
+
+    def _legend_columns(self, width_px: int) -> int:
+        """As many as fit: Vega-Lite cuts off what does not."""
+        widths = [len(name) * LETTER_PX + SYMBOL_PX for name in self.names]
+        room = width_px - AXIS_PX
+        return len(widths) if sum(widths) <= room else max(int(room / max(widths)), 1)
 
 
 @functools.cache

@@ -9,12 +9,7 @@ from __future__ import annotations
 import re
 from types import ModuleType
 
-from paceline.report.drawing import MissingPackage
-
-_SOURCE = b"""#set page(width: auto, height: auto, margin: 2pt, fill: none)
-#set text(size: 13pt)
-#eval("$ " + sys.inputs.math + " $")
-"""
+from paceline.report.drawing import ASSETS, MissingPackage
 
 
 def load_typst() -> ModuleType:
@@ -30,8 +25,12 @@ def draw_formula(math: str) -> str:
     typst = load_typst()
     try:
         svg: str = typst.compile(
-            _SOURCE, format="svg", sys_inputs={"math": math}, ignore_system_fonts=True
+            ASSETS / "formula.typ",
+            root=ASSETS,
+            format="svg",
+            sys_inputs={"math": math},
+            ignore_system_fonts=True,
         ).decode()
-    except typst.TypstError as error:
+    except RuntimeError as error:
         raise ValueError(f"the formula {math!r} is not in Typst's notation: {error}") from None
     return re.sub(r'(fill|stroke)="#000(?:000)?"', r'\1="currentColor"', svg)

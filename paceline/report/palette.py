@@ -15,7 +15,7 @@ FONT = "Arimo, Arial, Helvetica, sans-serif"
 PAPER, INK, FAINT, GRID, SHADE = "#ffffff", "#1f2329", "#5a6472", "#e1e4e8", "#f2f4f6"
 # In this order of use; each has its own shape and dash as well, see charts.py.
 SERIES = ("#17508f", "#c76a14", "#0d3b33", "#a2509a", "#6f7d0e", "#7a2020")
-SOLID_BLUE, SOLID_TEAL, SOLID_GREY, SOLID_PALE = "#2b62a0", "#6fae9f", "#8b929b", "#c9ced4"
+SOLID_BLUE, SOLID_TEAL, SOLID_GREY, SOLID_PALE = "#2b62a0", "#6fae9f", "#757d87", "#c9ced4"
 HATCHED_ORANGE, HATCHED_VIOLET, DOTTED_SAND, HATCHED_BLUE = "#d07b2b", "#8f5aa8", "#b08d4a", "#7ea3cc"
 
 # Colour for paper → name of its CSS variable, colour on a dark screen.

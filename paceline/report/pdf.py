@@ -8,6 +8,7 @@ Exercise: `pytest tests/unit/test_report_pdf.py`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +16,9 @@ from typing import Any
 from paceline.report.document import (
     Block,
     Bullets,
+    Cell,
     Code,
+    Column,
     Document,
     Figure,
     Formula,
@@ -35,6 +38,9 @@ from paceline.report.palette import hatch
 SIZES = ((10.5, 1.0), (10.5, 0.85), (10.5, 0.7), (10.0, 0.7), (9.5, 0.65), (9.0, 0.6))
 # The text's width on A4, and how wide a figure is drawn for it: labels come out at about 8 pt.
 WIDE_PX, HALF_PX, PT_PER_PX = 640, 310, 0.75
+
+# Letters that a line of a table holds; intervals stand beside their values where there is room.
+LETTERS = 104
 
 
 @dataclass(frozen=True)
@@ -61,10 +67,11 @@ def render_pdf(document: Document) -> Pdf:
 
 
 def num_pages(pdf: bytes) -> int:
-    """Pages of a PDF that Typst wrote: its page objects, which are not compressed."""
-    return pdf.count(b"/Type /Page") - pdf.count(b"/Type /Pages") or pdf.count(b"/Type/Page") - pdf.count(
-        b"/Type/Pages"
-    )
+    """Pages of a PDF that Typst wrote: the count of its page tree's root, the largest of the tree."""
+    counts = re.findall(rb"/Type\s*/Pages\s*/Count\s+(\d+)", pdf)
+    if not counts:
+        raise ValueError("this PDF has no page tree that can be read; was it written by Typst?")
+    return max(int(count) for count in counts)
 
 
 def _compile(document: Document, font_size_pt: float, figure_scale: float) -> bytes:
@@ -121,7 +128,7 @@ class _Plain:
             case Formula(math, text):
                 return {"kind": "formula", "math": math, "text": text}
             case Table():
-                return self.table(block)
+                return self.table(block, LETTERS)
             case Figure():
                 return self.figure(block, WIDE_PX)
             case SideBySide(left, right):
@@ -130,7 +137,7 @@ class _Plain:
                 return {"kind": "question", "text": self.runs(text), "answer": self.blocks(answer)}
 
     def half(self, block: Figure | Table) -> dict[str, Any]:
-        return self.figure(block, HALF_PX) if isinstance(block, Figure) else self.table(block)
+        return self.figure(block, HALF_PX) if isinstance(block, Figure) else self.table(block, LETTERS // 2)
 
     def figure(self, figure: Figure, width_px: int) -> dict[str, Any]:
         alt = figure.alt
@@ -146,12 +153,18 @@ class _Plain:
             "width_pt": width_px * PT_PER_PX,
         }
 
-    def table(self, table: Table) -> dict[str, Any]:
-        cells = (([as_cell(cell) for cell in row]) for row in table.rows)
+    def table(self, table: Table, letters: int) -> dict[str, Any]:
+        cells = [[as_cell(cell) for cell in row] for row in table.rows]
+        has_small = [
+            column.numeric and any(row[place].small for row in cells)
+            for place, column in enumerate(table.columns)
+        ]
+        beside = has_small if _width_beside(table.columns, cells) <= letters else [False] * len(has_small)
         return {
             **self.named("table", table.name, table.caption),
             "columns": [
-                {"heading": self.runs(column.heading), "numeric": column.numeric} for column in table.columns
+                {"heading": self.runs(column.heading), "numeric": column.numeric, "beside": is_beside}
+                for column, is_beside in zip(table.columns, beside, strict=True)
             ],
             "rows": [[{"text": c.text, "small": c.small, "mark": c.mark} for c in row] for row in cells],
             "notes": [self.runs(note) for note in table.notes],
@@ -160,3 +173,12 @@ class _Plain:
     def named(self, kind: str, name: str, caption: str) -> Mapping[str, Any]:
         key = f"{kind}:{name}"
         return {"kind": kind, "key": key, "label": self._labels[key], "caption": self.runs(caption)}
+
+
+def _width_beside(columns: Sequence[Column], cells: Sequence[Sequence[Cell]]) -> float:
+    """Letters of a line when small texts stand beside their values."""
+    widths = [
+        max([len(column.heading), *(len(row[place].text) + 0.84 * len(row[place].small) for row in cells)])
+        for place, column in enumerate(columns)
+    ]
+    return sum(widths) + 1.9 * len(widths)

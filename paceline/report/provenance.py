@@ -27,8 +27,8 @@ def describe_runs(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
         options = newest.options
         about.append((
             "Steps",
-            f"{options['steps']} timed per launch after {options.get('warmup', 0)} of warm-up; the step time is "
-            "that of the slowest rank; intervals hold 95 %",
+            f"{options['steps']} timed per launch after {options.get('warmup', 0)} of warm-up; a step lasts "
+            "until its slowest rank is done; intervals hold 95 %",
         ))  # fmt: skip
     commits = sorted({run.git_commit for run in runs if run.git_commit})
     if commits:
@@ -79,7 +79,7 @@ def find_caveats(runs: Sequence[RunRecord]) -> list[str]:
         caveats.append("Rows marked simulated were **predicted**, not measured.")
     if measured and not any((run.machine.get("accelerators") or {}).get("devices") for run in measured):
         caveats.append(
-            "Ranks ran on CPU cores. Rows show how parallel training works; they do not say how fast a GPU would be."
+            "Ranks ran on CPU cores. Rows show how parallel training works, not how fast a GPU would be."
         )
     if any(run.options.get("virtual_devices") for run in runs):
         caveats.append(

@@ -19,7 +19,7 @@ from paceline.report.document import Figure
 from paceline.report.labels import Labels, split_arguments
 from paceline.report.step_timeline import step_timeline
 
-INTERVALS = "Bars of points are 95 % intervals"
+INTERVALS = "Upright lines are 95 % intervals"
 
 
 def speedup_figure(rows: Sequence[Row]) -> Figure | None:
@@ -103,7 +103,7 @@ def memory_figure(rows: Sequence[Row]) -> Figure | None:
 
 
 def strip_figure(runs: Sequence[RunRecord]) -> Figure | None:
-    """Every step of the first good launch of up to four configurations, the smallest and largest worlds first."""
+    """Every step of the first good launch of up to four configurations, smallest and largest worlds."""
     labels = Labels(runs)
     chosen: dict[str, RunRecord] = {}
     for run in runs:
@@ -167,7 +167,7 @@ def _is_number(text: str) -> bool:
 
 
 def _series_names(rows: Sequence[Row], *, without: str) -> list[str]:
-    """What distinguishes rows besides the x axis: the world (`without` an argument's name) or the arguments."""
+    """What tells rows apart besides the x axis: the argument `without`, or the world where that is empty."""
     labels = Labels(rows)
     names = []
     for row in rows:

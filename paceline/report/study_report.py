@@ -1,7 +1,7 @@
 """The report of any stored study: what was found, the tables behind it, and the figures that it deserves.
 
-In: the rows of `analyse` with the findings of `explain`, and their runs. Out: a `Document`. The same rows yield the
-same document, and nothing but the rows and runs is looked at. Exercise: `paceline report STUDY`.
+In: the rows of `analyse` with the findings of `explain`, and their runs. Out: a `Document`. The same rows
+yield the same document, and nothing but the rows and runs is looked at. Exercise: `paceline report STUDY`.
 """
 
 from __future__ import annotations
@@ -63,9 +63,10 @@ def build_study_report(
         Section("To repeat it", _commands(runs)),
     ]
     num_rows = f"{len(rows)} configuration{'s' * (len(rows) != 1)}"
+    num_rounds = max((row.rounds for row in rows), default=0)
     return Document(
         title=name,
-        subtitle=f"A study of {num_rows}, each measured in {max((row.rounds for row in rows), default=0)} rounds",
+        subtitle=f"A study of {num_rows}, measured in {num_rounds} round{'s' * (num_rounds != 1)}",
         author=author,
         about=describe_runs(runs),
         caveats=find_caveats(runs),
@@ -88,7 +89,7 @@ def _findings(rows: Sequence[Row]) -> list[Block]:
 def _times(rows: Sequence[Row]) -> list[Block]:
     blocks: list[Block] = [
         _table(
-            "times", "Step time and what follows from it; below each number its 95 % interval.", TIMES, rows
+            "times", "Step time and what follows from it; in small the 95 % interval.", TIMES, rows
         )
     ]
     figures = [figure for figure in (speedup_figure(rows), sweep_figure(rows)) if figure is not None]
@@ -133,7 +134,7 @@ def _commands(runs: Sequence[RunRecord]) -> list[Block]:
 def _table(
     name: str, caption: str, shown: Sequence[tuple[str, str]], rows: Sequence[Row], *, one_unit: bool = False
 ) -> Table:
-    """One line per configuration that has any of the metrics, or whose failure is the reason that it has none."""
+    """One line per configuration; one that failed says so in its empty cells."""
     labels = Labels(rows)
     columns, cells = metric_columns(shown, rows, one_unit=one_unit)
     first = [Column(heading, numeric=heading == "ranks") for heading in labels.columns()]

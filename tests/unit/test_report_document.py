@@ -1,0 +1,95 @@
+"""The document model: numbering, references, names, and tables as files."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+
+import pytest
+from report_samples import NASTY, SPEEDUP, make_document
+
+from paceline.report.document import (
+    Cell,
+    Column,
+    Figure,
+    Paragraph,
+    Section,
+    Table,
+    number,
+    split_text,
+    tables_of,
+)
+from paceline.report.table_files import to_csv, to_markdown
+
+
+def test_figures_and_tables_are_numbered_in_reading_order() -> None:
+    assert number(make_document()) == {
+        "figure:speedup": "Figure 1",
+        "figure:memory": "Figure 2",
+        "table:times": "Table 1",
+        "table:small": "Table 2",
+    }
+
+
+def test_text_is_cut_into_runs_and_references_are_resolved() -> None:
+    runs = split_text("see @figure:a in `x*y` **now**, a@b.c", {"figure:a": "Figure 7"})
+    assert [(run.kind, run.text) for run in runs] == [
+        ("text", "see "),
+        ("reference", "Figure 7"),
+        ("text", " in "),
+        ("code", "x*y"),
+        ("text", " "),
+        ("strong", "now"),
+        ("text", ", a@b.c"),
+    ]
+
+
+def test_text_that_only_looks_like_markup_stays_as_it_is() -> None:
+    assert "".join(run.text for run in split_text(NASTY, {})) == NASTY
+    assert [run.kind for run in split_text("2 ** 3, a ` b", {})] == ["text"]
+
+
+def test_reference_to_nothing_names_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"@figure:spedup refers to nothing.*did you mean 'figure:speedup'"):
+        split_text("@figure:spedup", {"figure:speedup": "Figure 1"})
+
+
+def test_name_used_twice_is_refused() -> None:
+    document = make_document()
+    twice = Section("Again", [Figure("speedup", "Again.", "Again.", SPEEDUP), Paragraph("")])
+    with pytest.raises(ValueError, match="two figures are named 'speedup'"):
+        number(dataclasses.replace(document, sections=[*document.sections, twice]))
+
+
+@pytest.mark.parametrize("name", ["Step Time", "../up", ""])
+def test_name_that_is_no_file_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot name a file"):
+        Figure(name, "", "", SPEEDUP)
+
+
+def test_row_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="a row has 1 cells, there are 2 columns"):
+        Table("t", "", [Column("a"), Column("b")], [["1"]])
+
+
+def test_csv_holds_the_numbers_behind_the_texts() -> None:
+    table = tables_of(make_document())[0]
+    rows = list(csv.DictReader(io.StringIO(to_csv(table))))
+    assert list(rows[0]) == ["code", "time, ms", "time, ms low", "time, ms high", "time, ms unit"]
+    assert float(rows[0]["time, ms"]) == 0.0321
+    assert float(rows[0]["time, ms low"]) == pytest.approx(0.0321 * 0.95)
+    assert rows[0]["time, ms unit"] == "s"
+    assert rows[1]["code"] == NASTY
+    assert rows[2]["time, ms"] == "oom"
+
+
+def test_markdown_shows_intervals_and_survives_bars() -> None:
+    table = Table(
+        "t",
+        "Cap",
+        [Column("a"), Column("b", numeric=True)],
+        [["x|y", Cell("1", small="0–2", mark="†")]],
+        ["† n"],
+    )
+    assert to_markdown(table) == "**Cap**\n\n| a | b |\n| --- | ---: |\n| x\\|y | 1† (0–2) |\n\n† n\n"
