@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import stats
 
 from paceline.analyse.communication import communication_facts
 from paceline.analyse.intervals import Array
@@ -23,9 +24,13 @@ PLACES = ("optimizer", "data", "forward", "backward", "other")
 
 ALWAYS_SHARE = 0.05  # of the step: late by this in the median step
 AT_TIMES_SHARE = 0.2  # of the step: a step in which the rank is later than it usually is by this
-LEAST_SLOW_STEPS = 0.03  # of all steps: rarer ones are accidents
-SAME_RANK = 0.8  # of the slow steps must have the same late rank
-HIDDEN_SHARE = 0.15  # of the step: exposed communication of the ranks differs by this
+CHANCE = 0.01  # that one rank is the late one so often, if all were late equally often
+LEAST_RETURNS = 3  # slow steps that make a rhythm
+LONGEST_PERIOD = 50
+# Of the steps that a rhythm names are slow, and of the slow steps are named by it. One round in which 10 % of
+# the steps are slow by chance then has a rhythm in fewer than 1 of 100 cases, three rounds in none of 600.
+NAMED_ARE_SLOW, SLOW_ARE_NAMED = 0.7, 0.6
+HIDDEN_SHARE = 0.25  # of the step: exposed communication differs by this, a guess from few profiled steps
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,13 @@ class Straggler:
     @property
     def always(self) -> bool:
         return self.share_of_steps == 1.0
+
+
+class Rhythm(NamedTuple):
+    """Late at every so many steps, by so much."""
+
+    every: int
+    late_s: float
 
 
 @dataclass(frozen=True)
@@ -70,16 +82,12 @@ def find_straggler(runs: Sequence[RunRecord]) -> Straggler | None:
 
 def find_slow_steps(runs: Sequence[RunRecord]) -> SlowSteps | None:
     """Slow steps of the whole world that return at the same distance in every round."""
-    worlds = [times for run in runs if len(times := world_step_times(run)) >= 4]
+    worlds = [times for run in runs if len(times := world_step_times(run))]
     if not worlds:
         return None
     usual_s = float(np.median(np.concatenate(worlds)))
-    slow = [times > usual_s * (1 + AT_TIMES_SHARE) for times in worlds]
-    every = _period(slow)
-    if every is None:
-        return None
-    slow_s = float(np.median(np.concatenate([times[mask] for times, mask in zip(worlds, slow, strict=True)])))
-    return SlowSteps(every, slow_s, usual_s)
+    rhythm = _find_rhythm([times - usual_s for times in worlds], AT_TIMES_SHARE * usual_s)
+    return SlowSteps(rhythm.every, usual_s + rhythm.late_s, usual_s) if rhythm else None
 
 
 def _lateness(run: RunRecord) -> Array:
@@ -114,21 +122,24 @@ def _always_late(run: RunRecord, lateness: Array, step_s: float) -> Straggler | 
 
 
 def _late_at_times(run: RunRecord, rounds: Sequence[Array], step_s: float) -> Straggler | None:
-    """A rank that is later than it usually is, in some steps; the same rank in nearly all of them."""
+    """A rank that is later than it usually is, at a rhythm or so often that it cannot be chance."""
     latest = [np.max(late - np.nanmedian(late, axis=2, keepdims=True), axis=0) for late in rounds]
+    threshold_s = AT_TIMES_SHARE * step_s
+    for row, rank in enumerate(ranks_by_number(run)):
+        rhythm = _find_rhythm([late[row] for late in latest], threshold_s)
+        if rhythm is not None:
+            return Straggler(rank.rank, rhythm.late_s, 1 / rhythm.every, rhythm.every)
     together = np.concatenate(latest, axis=1)
-    is_slow = together.max(axis=0) > AT_TIMES_SHARE * step_s
-    if is_slow.sum() < 2 or is_slow.mean() < LEAST_SLOW_STEPS:
-        return None
-    ranks = together.argmax(axis=0)[is_slow]
-    row = int(np.bincount(ranks).argmax())
-    if np.mean(ranks == row) < SAME_RANK:
+    is_slow = together.max(axis=0) > threshold_s
+    times_late = np.bincount(together.argmax(axis=0)[is_slow], minlength=len(together))
+    row, num_ranks = int(times_late.argmax()), len(together)
+    chance = num_ranks * stats.binom.sf(times_late[row] - 1, times_late.sum(), 1 / num_ranks)
+    if not is_slow.any() or chance > CHANCE:
         return None
     return Straggler(
         rank=ranks_by_number(run)[row].rank,
         late_s=float(np.median(together[row, is_slow])),
         share_of_steps=float(is_slow.mean()),
-        every=_period([late[row] > AT_TIMES_SHARE * step_s for late in latest]),
     )
 
 
@@ -146,18 +157,31 @@ def _late_within_backward(runs: Sequence[RunRecord], step_s: float) -> Straggler
         latest, *others = sorted(exposed, key=lambda rank: exposed[rank])
         late_ranks.add(latest)
         waited_s.append(float(np.median([exposed[rank] for rank in others]) - exposed[latest]))
-    late_s = float(np.median(waited_s))
+    late_s = min(waited_s)
     if len(late_ranks) > 1 or late_s < HIDDEN_SHARE * step_s:
         return None
     return Straggler(rank=late_ranks.pop(), late_s=late_s, share_of_steps=1.0)
 
 
-def _period(rounds: Sequence[NDArray[np.bool_]]) -> int | None:
-    """The distance between slow steps, when it is the same throughout and seen at least twice."""
-    distances = np.concatenate([np.diff(np.flatnonzero(is_slow)) for is_slow in rounds])
-    if len(distances) < 2 or np.ptp(distances) or distances[0] < 2:
+def _find_rhythm(rounds: Sequence[Array], threshold_s: float) -> Rhythm | None:
+    """The period at which slow steps return, through the noise of other slow steps.
+
+    For each period and offset, the steps that it names must be late as a rule, and be most of all late steps.
+    """
+    num_late = sum(int((late_s > threshold_s).sum()) for late_s in rounds)
+    if num_late < LEAST_RETURNS:
         return None
-    return int(distances[0])
+    shortest = min(map(len, rounds))
+    for every in range(2, min(LONGEST_PERIOD, shortest // LEAST_RETURNS) + 1):
+        for offset in range(every):
+            named = np.concatenate([late_s[offset::every] for late_s in rounds])
+            is_late = named > threshold_s
+            returns = int(is_late.sum())
+            # Three of several slow steps are often equally far apart by chance: three must be all there are.
+            explained = SLOW_ARE_NAMED * num_late if returns > LEAST_RETURNS else num_late
+            if returns >= max(LEAST_RETURNS, NAMED_ARE_SLOW * len(named), explained):
+                return Rhythm(every, float(np.median(named[is_late])))
+    return None
 
 
 def _is_pipeline(run: RunRecord) -> bool:

@@ -14,10 +14,12 @@ from paceline.analyse.health import disturbed_steps
 from paceline.analyse.intervals import relative_half_width, rounds_wanted
 from paceline.analyse.steps import world_step_times
 from paceline.findings.case import Case, count, percent, sentence
+from paceline.quantity import format_duration
 from paceline.record import Finding
 
 NOISY_STEP = 0.05  # half-width of the interval over the median
 NOISY_RATIO = 0.10
+HOPELESS = 0.5  # beyond it a width in per cent says nothing to anybody
 WANTED = 0.03
 DISTURBED_SHARE = 0.10
 
@@ -69,11 +71,19 @@ def find_noise(case: Case) -> Finding | None:
     undecided = "speedup" in noisy and speedup is not None and speedup.low < 1 < speedup.high
     name = "speedup" if undecided else max(noisy, key=lambda name: noisy[name] / limits[name])
     width, rounds = noisy[name], case.row.rounds
+    metric = case.row.metrics[name]
     what = "step time" if name == "step_time_s" else "speedup"
+    if width > HOPELESS:
+        low, high = (
+            format_duration(v) if metric.unit == "s" else f"{v:.2g} ×" for v in (metric.low, metric.high)
+        )
+        known = f"may lie anywhere between {low} and {high}"
+    else:
+        known = f"is known to ±{percent(width)} only"
     verdict = ", too little to say whether it is faster or slower" if undecided else ""
     wanted = rounds_wanted(width, rounds, WANTED)
     text = (
-        f"The {what} is known to ±{percent(width)} only{verdict}: steps differ by "
+        f"The {what} {known}{verdict}: steps differ by "
         f"{percent(case.value('step_time_spread'))}, and {_launches(case)}. "
         f"Run on with --until 3%, or --rounds {wanted} on a quiet machine."
     )

@@ -91,7 +91,7 @@ def test_a_rank_that_is_late_in_every_7th_step_is_found() -> None:
     assert straggler is not None
     assert (straggler.rank, straggler.every, straggler.always) == (2, 7, False)
     assert straggler.late_s == pytest.approx(0.010, rel=0.1)
-    assert straggler.share_of_steps == pytest.approx(4 / 30)
+    assert straggler.share_of_steps == pytest.approx(1 / 7)
 
 
 def test_a_rank_that_is_late_within_its_backward_pass_is_found_by_how_little_it_waits() -> None:
@@ -116,6 +116,37 @@ def test_slow_steps_that_fall_on_any_rank_are_no_straggler() -> None:
         for rank in (0, 1)
     }
     assert find_straggler(runs_of(lateness(2, late))) is None
+
+
+def test_few_profiled_steps_that_differ_a_little_name_nobody() -> None:
+    assert find_straggler(runs_of(lateness(2, {0: [0.004] * NUM_STEPS}), place="backward")) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rhythm_is_found_on_a_busy_machine(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    # One step in twenty of either rank is late by up to 8 ms of its own accord.
+    late = generator.uniform(0.0, 0.008, (2, NUM_STEPS)) * (generator.random((2, NUM_STEPS)) < 0.05)
+    late[1, 2::7] = 0.010
+    straggler = find_straggler(runs_of(late, rounds=2))
+    assert straggler is not None
+    assert (straggler.rank, straggler.every) == (1, 7)
+
+
+def test_a_rank_that_is_late_without_a_rhythm_is_found_when_it_is_no_chance() -> None:
+    late = np.zeros((2, NUM_STEPS))
+    late[1, [2, 3, 11, 17, 18, 20, 22, 29]] = 0.010
+    straggler = find_straggler(runs_of(late))
+    assert straggler is not None
+    assert (straggler.rank, straggler.every, straggler.always) == (1, None, False)
+    assert straggler.share_of_steps == pytest.approx(8 / 30)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_busy_machine_alone_has_no_rhythm(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    late = generator.uniform(0.0, 0.015, (2, NUM_STEPS)) * (generator.random((2, NUM_STEPS)) < 0.2)
+    assert find_straggler(runs_of(late, rounds=1)) is None
 
 
 def test_ranks_that_no_collective_joins_are_compared_by_their_own_clocks() -> None:
@@ -151,4 +182,6 @@ def test_slow_steps_of_the_whole_world_at_a_period_are_found() -> None:
     times = [0.030 if step % 7 == 0 else 0.020 for step in range(NUM_STEPS)]
     assert find_slow_steps([make_run(world=2, step_times_s=times)]) == SlowSteps(7, 0.030, 0.020)
     times[3] = 0.030
-    assert find_slow_steps([make_run(world=2, step_times_s=times)]) is None
+    assert find_slow_steps([make_run(world=2, step_times_s=times)]) == SlowSteps(7, 0.030, 0.020)
+    irregular = [0.030 if step in (2, 5, 13, 21, 22) else 0.020 for step in range(NUM_STEPS)]
+    assert find_slow_steps([make_run(world=2, step_times_s=irregular)]) is None
