@@ -62,7 +62,10 @@ class Rank:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         stacks = open(self.folder / f"rank{self.rank}.stacks", "w")  # noqa: SIM115 (open for the process's life)
         faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True)
-        for name in spec_variables(self.spec):
+
+    def hide_launcher(self) -> None:
+        """Leave the script the environment of plain torchrun; torch has read what was meant for it."""
+        for name in [SPEC_VARIABLE, *self.spec.get("added_environment", [])]:
             os.environ.pop(name, None)
 
     def write_start(self) -> None:
@@ -136,11 +139,6 @@ class Rank:
         )
 
 
-def spec_variables(spec: dict[str, Any]) -> list[str]:
-    """Environment variables that plain torchrun would not have set."""
-    return [SPEC_VARIABLE, *spec.get("added_environment", [])]
-
-
 def run_script(script: str, arguments: list[str]) -> None:
     """Execute a file as the interpreter itself would: as __main__, which stays in place after it ends."""
     path = os.path.abspath(script)
@@ -199,6 +197,7 @@ def main() -> None:
         raise AssertionError("os._exit returned")
 
     os._exit = exit_after_keeping
+    rank.hide_launcher()
     try:
         run_script(script, arguments)
     except SystemExit as stop:

@@ -8,6 +8,7 @@ kernel at once, so a rank that is killed loses nothing that it had measured.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -47,5 +48,6 @@ class Sink:
         # stderr, which the launcher keeps.
         self._open = False
         message = f"paceline: cannot write {self.path}: {error.strerror or error}\n"
-        os.write(2, message.encode())
+        with contextlib.suppress(OSError):  # stderr is a file too, perhaps on the same disk
+            os.write(2, message.encode())
         os._exit(DISK_FULL_EXIT_CODE)
