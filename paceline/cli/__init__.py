@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from paceline import __version__
-from paceline.cli import bench, doctor, run, studies
+from paceline.cli import bench, doctor, report, run, studies
 
 app = typer.Typer(
     name="paceline",
@@ -27,6 +27,7 @@ run.add_to(app)
 bench.add_to(app)
 doctor.add_to(app)
 studies.add_to(app)
+report.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:

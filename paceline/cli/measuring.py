@@ -21,7 +21,7 @@ from paceline.cli.options import DEFAULT_STORE
 from paceline.cli.progress import make_reporter
 from paceline.explain import explain
 from paceline.measure import measure
-from paceline.record import Row
+from paceline.record import RunRecord
 from paceline.report.export import write_json
 from paceline.report.terminal import print_study
 from paceline.store import Store
@@ -41,7 +41,7 @@ def measure_and_show(
     retry: bool,
     verbose: bool,
 ) -> NoReturn:
-    """Exit code 0: every configuration has a good run; 1: some have none, their rows say why; 130: Ctrl-C."""
+    """Exit code 0: every configuration has a good run; 1: some have none; 130: Ctrl-C."""
     if json_file is not None and not json_file.absolute().parent.is_dir():
         raise ValueError(f"--json {json_file}: there is no folder {json_file.parent}")
     with Store(store_path) as store:
@@ -62,12 +62,12 @@ def measure_and_show(
     print_study(study.name, rows, console)
     if json_file is not None:
         write_json(study.name, rows, json_file)
-    print_whereabouts(study, rows, console, store_path, json_file)
+    print_whereabouts(study, records, console, store_path, json_file)
     raise typer.Exit(0 if all(row.status == "ok" for row in rows) else 1)
 
 
 def print_whereabouts(
-    study: Study, rows: list[Row], console: Console, store_path: Path, json_file: Path | None
+    study: Study, records: list[RunRecord], console: Console, store_path: Path, json_file: Path | None
 ) -> None:
     """Where the results are, and what to do with them."""
     files = f"{store_path} (study {study.name})" + (f" and {json_file}" if json_file else "")
@@ -78,7 +78,7 @@ def print_whereabouts(
         ("phases, memory, warm-up", f"paceline show {study.name}{option}"),
         ("as a table for other programs", f"paceline export {study.name}{option} --format csv"),
     ]
-    if any(row.status != "ok" for row in rows):
+    if any(record.status != "ok" for record in records):
         steps.insert(0, ("what failed, in full", f"paceline show --traceback {study.name}{option}"))
     table = Table.grid(padding=(0, 2))
     for why, command in steps:

@@ -11,12 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from paceline.cli.rank_output import RankOutput
+from paceline.findings.case import count
 from paceline.launch import Progress
 from paceline.measure import Plan, Reporter
 from paceline.quantity import format_duration, format_roughly
@@ -37,8 +38,9 @@ def median_step_time_s(record: RunRecord) -> float | None:
 
 def describe_plan(plan: Plan, remaining_s: float | None) -> str:
     study = plan.study
-    rounds = f"{study.rounds} rounds" if study.until is None else f"rounds until ±{study.until * 100:g} %"
-    text = f"{study.name}: {len(study.configs)} configurations × {rounds}, {plan.num_missing} runs to do"
+    rounds = count(study.rounds, "round") if study.until is None else f"rounds until ±{study.until * 100:g} %"
+    configs = count(len(study.configs), "configuration")
+    text = f"{study.name}: {configs} × {rounds}, {count(plan.num_missing, 'run')} to do"
     text += f", {plan.num_kept} in the store already" if plan.num_kept else ""
     return text + (f", about {format_roughly(remaining_s)}" if remaining_s and plan.num_missing else "")
 
@@ -156,9 +158,8 @@ class LiveReporter(PlainReporter):
                 Text(marker + self.labels.name(config), style),
                 Text(self.states.get(config, "waiting"), style),
             )
-        if self.remaining_s:
-            table.add_row(Text(f"  about {format_roughly(self.remaining_s)} left", "dim"))
-        return table
+        left = Text(f"  about {format_roughly(self.remaining_s)} left", "dim") if self.remaining_s else ""
+        return Group(table, left)
 
     def shown_configs(self) -> list[Config]:
         """All of them, or a window that moves with the one that runs."""

@@ -168,7 +168,7 @@ def run(
     """Measure a training script under torchrun, with a probe in every rank.
 
     The same command again runs only what is missing. It ends with 0 when every configuration was measured,
-    1 when some failed, 2 for a mistake in the command and 130 after Ctrl-C.
+    1 when some have no good run, 2 for a mistake in the command and 130 after Ctrl-C.
     """
     study = build_study(
         expand(

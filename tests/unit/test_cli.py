@@ -110,7 +110,7 @@ def test_the_table_the_findings_and_where_things_are(paceline, launched):
     assert code == 0
     for expected in (
         "ranks",
-        "step time",
+        "speedup",
         "30.0",
         "15.0",
         "2.00",
@@ -139,7 +139,8 @@ def test_a_failed_world_makes_exit_code_1_and_is_told(paceline, launched):
     code, out, error = paceline("run", "--nproc", "1,2", "train.py")
     assert code == 1
     assert "failed" in out
-    assert "rank 1 raised ValueError: no" in " ".join(out.split())
+    assert "ank 1 raised ValueError: no" in " ".join(out.split())
+    assert "paceline show --traceback train" in out
     assert "its files are in" in error
     assert "Traceback: the whole of it" in paceline("show", "--traceback", "train")[1]
     launched.failing = ()
