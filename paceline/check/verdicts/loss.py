@@ -21,8 +21,7 @@ def judge_loss_division(seen: Seen) -> Verdict:
     if not known:
         return unknown("the loss could not be followed from the loss function to backward")
     for step, micro in known:
-        is_last = step is seen.main.steps[-1] and len(step.micros) < expected
-        wanted = len(step.micros) if is_last and len(seen.main.steps) > 1 else expected
+        wanted = len(step.micros) if is_partial(step, seen.main.steps, expected) else expected
         if not any(is_near(ratio * wanted, 1.0) for ratio in list_ratios(micro)):
             if step is seen.main.steps[0] and judge_large_batch(seen).answer == "pass":
                 return passes("the loss is not divided itself, but the gradients come out divided")
@@ -30,6 +29,12 @@ def judge_loss_division(seen: Seen) -> Verdict:
     if expected == 1:
         return passes("backward gets the loss as the loss function gave it")
     return passes(f"backward gets the loss divided by {expected} ({origin})")
+
+
+def is_partial(step: Step, steps: list[Step], expected: int) -> bool:
+    """A last step with fewer micro-steps, after whole ones."""
+    whole = all(len(other.micros) == expected for other in steps[:-1])
+    return whole and len(steps) > 1 and step is steps[-1] and len(step.micros) < expected
 
 
 def is_near(value: float, wanted: float) -> bool:
@@ -52,7 +57,9 @@ def explain_division(step: Step, micro: Micro, wanted: int, origin: str) -> Verd
     elif is_near(divisor, wanted**2):
         reason = f"the loss is divided by {divisor:.4g}: twice by {wanted}"
     elif wanted == len(step.micros) != round(divisor) and step.number:
-        reason = f"the last optimizer step has {count(wanted, 'micro-step')}, but its loss is divided by {divisor:.4g}"
+        reason = (
+            f"the last optimizer step has {count(wanted, 'micro-step')}, its loss is divided by {divisor:.4g}"
+        )
     else:
         reason = f"the loss is divided by {divisor:.4g} where {wanted} is needed ({origin})"
     change = f"call backward on loss / {wanted}" if wanted > 1 else "call backward on the loss itself"

@@ -21,6 +21,7 @@ HINTS = (
         "step() has already been called since the last update",
         "call scaler.update() after each scaler.step(optimizer)",
     ),
+    ("_scale is None", "call backward on scaler.scale(loss)"),
     (
         "unscale_() has already been called",
         "call scaler.unscale_(optimizer) once per optimizer step, after the last micro-step",

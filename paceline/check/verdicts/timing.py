@@ -88,11 +88,8 @@ def judge_timing(seen: Seen) -> Verdict:
         return unknown("too few optimizer steps were seen")
     around = [step for step in steps if step.before and step.after]
     if len(around) > len(steps) / 2:
-        alone = [s for s in around if len(s.before) == 1 and len(s.after) == 1 and len(s.within) == 1]
-        if len(alone) == len(around):
-            return unknown(
-                "the clock is read between forward and the optimizer too: which interval counts is not known"
-            )
+        if all(len(step.before) == len(step.after) == len(step.within) == 1 for step in around):
+            return judge_interval(seen.main, around)
         return passes("the clock is read before forward and after the optimizer's step")
     early = [step for step in steps if step.within]
     if len(early) > len(steps) / 2:
@@ -106,6 +103,32 @@ def judge_timing(seen: Seen) -> Verdict:
     return fails(
         "the clock is read once: that is no duration", "read it before and after each step", clocks[0]
     )
+
+
+def judge_interval(rank: Rank, steps: list[TimedStep]) -> Verdict:
+    """One reading between steps and one within: the printed numbers tell which interval is meant."""
+    printed = [number for event in rank.all("print") for number in read_numbers(event)]
+    intervals = {
+        "whole": [(step.before[-1], step.after[0]) for step in steps],
+        "stops": [(step.before[-1], step.within[-1]) for step in steps],
+        "starts": [(step.within[0], step.after[0]) for step in steps],
+    }
+    stated = {
+        name: sum(states(printed, [end["value_s"] - start["value_s"]]) for start, end in ends)
+        for name, ends in intervals.items()
+        if all(start["value_s"] is not None and end["value_s"] is not None for start, end in ends)
+    }
+    meant = max(stated, key=lambda name: stated[name], default="")
+    if not meant or stated[meant] <= len(steps) / 2:
+        return unknown("the clock is read within the step too: which interval counts is not known")
+    change = "read the clock before forward and again after the optimizer's step"
+    if meant == "stops":
+        reason = "the clock stops before the optimizer has moved: the step is timed in part"
+        return fails(reason, change, steps[0].within[-1])
+    if meant == "starts":
+        reason = "the clock starts when forward has run: the step is timed in part"
+        return fails(reason, change, steps[0].within[0])
+    return passes("the clock is read before forward and after the optimizer's step")
 
 
 def judge_waiting(seen: Seen) -> Verdict:
@@ -175,9 +198,12 @@ def judge_total(rank: Rank, printed: list[tuple[float, int]]) -> Verdict:
 
 def read_printed(rank: Rank) -> list[tuple[float, int]]:
     """Numbers with decimals printed after the last step, each with how many decimals it has."""
+    return [number for line in lines_after_training(rank) for number in read_numbers(line)]
+
+
+def read_numbers(line: Event) -> list[tuple[float, int]]:
     return [
         (float(number), len(number.partition("e")[0].partition(".")[2]))
-        for line in lines_after_training(rank)
         for number in NUMBER.findall(line["text"])
     ]
 

@@ -9,6 +9,7 @@ Enters: functions of torch and the standard library that scripts call for these.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import functools
 import sys
 import time
@@ -41,8 +42,8 @@ def watch_seeds(trace: Trace) -> None:
     """Was the generator seeded when the first weights and the first random data were made?"""
     seeded = False
     made: set[str] = set()
-    seed, unseed = torch.manual_seed, torch.seed
-    register: Callable[..., None] = torch.nn.Module.register_parameter
+    torch_: Any = torch  # its functions are replaced
+    seed, unseed, register = torch.manual_seed, torch.seed, torch.nn.Module.register_parameter
 
     @functools.wraps(seed)
     def noted_seed(value: Any) -> Any:
@@ -78,9 +79,9 @@ def watch_seeds(trace: Trace) -> None:
 
         return drawn
 
-    torch.manual_seed = torch.random.manual_seed = noted_seed
-    torch.seed = torch.random.seed = noted_unseed
-    torch.nn.Module.register_parameter = noted_register  # type: ignore[method-assign]
+    torch_.manual_seed = torch_.random.manual_seed = noted_seed
+    torch_.seed = torch_.random.seed = noted_unseed
+    torch_.nn.Module.register_parameter = noted_register
     for name in RANDOM_DATA:
         setattr(torch, name, watch_random(getattr(torch, name)))
 
@@ -171,6 +172,16 @@ def watch_groups(trace: Trace) -> None:
 
         setattr(owner, name, noted)
 
+    init = dist.distributed_c10d.init_process_group
+
+    @functools.wraps(init)
+    def init_and_keep(*args: Any, **kwargs: Any) -> None:
+        init(*args, **kwargs)
+        # Where a model outlives its destroyed group, gloo's destructor joins its threads while it holds the
+        # interpreter's lock, which such a thread may want: the rank hangs. Kept for ever it never runs.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(dist.group.WORLD))
+
+    dist.distributed_c10d.init_process_group = init_and_keep
     for name, action in (("init_process_group", "made"), ("destroy_process_group", "destroyed")):
         watch(dist.distributed_c10d, name, "group", action=action)
         setattr(dist, name, getattr(dist.distributed_c10d, name))

@@ -125,4 +125,5 @@ def follow_shape(output: Any, micro: MicroBatch) -> torch.Tensor:
         raise CannotTellError("the loss function gets something else than the model's output")
     if given.dtype.is_floating_point and output.dtype != torch.float32:
         output = output.float()
-    return output.reshape(-1, *given.shape[1:])
+    shaped: torch.Tensor = output.reshape(-1, *given.shape[1:])
+    return shaped

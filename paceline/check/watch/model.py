@@ -47,8 +47,8 @@ class ModelWatch:
     @property
     def unwrapped(self) -> torch.nn.Module | None:
         model = self.model
-        wrapped = isinstance(model, DDP | torch.nn.DataParallel)
-        return model.module if wrapped and model is not None else model
+        wrapped: torch.nn.Module | None = getattr(model, "module", None)
+        return wrapped if isinstance(model, DDP | torch.nn.DataParallel) else model
 
     @property
     def is_called(self) -> bool:

@@ -57,7 +57,7 @@ class TrainingWatch:
         self._losses: list[LossCall] = []  # since the last backward
         self._call: MicroBatch | None = None
         self._micros: list[MicroBatch] = []
-        self._scale = 1.0  # of the gradients that are there
+        self._last_scale = 1.0  # that GradScaler multiplied a loss by
         self._compared = False
         self._comparisons_left = NUM_COMPARISONS
         self._steps = 0
@@ -102,8 +102,9 @@ class TrainingWatch:
         @self._trace.guard
         def note(args: Any, kwargs: Any, loss: torch.Tensor) -> None:
             value = float(loss.detach())
-            kept = (_detach(args), _detach(kwargs)) if self._keeps_calls else ((), {})
-            self._losses.append(LossCall(function, name, *kept, value))
+            # After the compared steps the value alone is needed.
+            kept = (args, kwargs) if self._keeps_calls else ((), {})
+            self._losses.append(LossCall(function, name, _detach(kept[0]), _detach(kept[1]), value))
             device = loss.device.type
             self._trace.write(
                 "loss",
@@ -144,7 +145,6 @@ class TrainingWatch:
         factor, found = read_factor(loss, node)
         value = float(loss.detach()) / (scale if found else 1.0)
         called = self._losses[0].value if len(self._losses) == 1 else None
-        self._scale = scale if found else 1.0
         facts.update(
             value=value,
             scaled=found,
@@ -173,7 +173,7 @@ class TrainingWatch:
 
         @self._trace.guard
         def clipped(*args: Any, **kwargs: Any) -> None:
-            self._gradients_ready()
+            self._gradients_ready(self._last_scale)
             noted("clip")
 
         for name in ("clip_grad_norm_", "clip_grad_value_"):
@@ -189,14 +189,15 @@ class TrainingWatch:
             _wrap(dist.distributed_c10d, name, before=noted)
             setattr(dist, name, getattr(dist.distributed_c10d, name))
 
-    def _gradients_ready(self) -> None:
-        """Backward is over: whatever comes now (unscaling, clipping, the optimizer) changes gradients."""
+    def _gradients_ready(self, scale: float) -> None:
+        """Backward is over: whatever comes now (unscaling, clipping, the optimizer) changes gradients, which
+        will be divided by `scale`."""
         module = self._model.unwrapped
         if self._compared or not self._keeps_calls or module is None or not self._micros:
             return
         self._compared = True
         try:
-            values = compare_gradients(module, self._micros, self._scale)
+            values = compare_gradients(module, self._micros, scale)
         except CannotTellError as reason:
             self._give_up(str(reason))
         except Exception as error:
@@ -221,9 +222,9 @@ class TrainingWatch:
             trace.write("scaler", enabled=scaler.is_enabled(), device=scaler._device)
 
         @trace.guard
-        def unscaling(*args: Any, **kwargs: Any) -> None:
+        def unscaling(scaler: Any, *args: Any, **kwargs: Any) -> None:
             if not self._in_scaler:
-                self._gradients_ready()
+                self._gradients_ready(scaler.get_scale())
                 trace.write("unscale")
 
         _wrap(Scaler, "__init__", after=made)
@@ -235,12 +236,13 @@ class TrainingWatch:
         def scale_and_keep(scaler: Any, outputs: Any) -> Any:
             scaled = scale(scaler, outputs)
             if isinstance(scaled, torch.Tensor) and scaler.is_enabled() and trace.listens:
-                self._scaled = scaled.grad_fn, float(scaler._scale)
+                self._last_scale = scaler.get_scale()
+                self._scaled = scaled.grad_fn, self._last_scale
             return scaled
 
         @functools.wraps(step)
         def step_or_skip(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            trace.guard(self._gradients_ready)()
+            trace.guard(self._gradients_ready)(scaler.get_scale())
             self._in_scaler, self._stepped = scaler.is_enabled(), False
             try:
                 result = step(scaler, optimizer, *args, **kwargs)
@@ -253,7 +255,7 @@ class TrainingWatch:
         Scaler.scale, Scaler.step = scale_and_keep, step_or_skip
 
     def _optimizer_began(self) -> None:
-        self._trace.guard(self._gradients_ready)()
+        self._trace.guard(self._gradients_ready)(1.0)
 
     def _optimizer_ended(self) -> None:
         self._stepped = True

@@ -1,0 +1,78 @@
+"""Correct programs in several styles pass; each mistake is caught by the right check at the right line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paceline.check.check import judge
+from paceline.check.observations import Seen
+from paceline.check.scripts import SCRIPTS, guess_script, recognise_script
+from paceline.check.verdicts.verdict import Verdict
+from tests.check.conftest import RunScript
+from tests.check.mistakes import DYNAMIC, MISTAKES, PROGRAMS, Mistake, write_script
+
+CORRECT = {
+    "accumulation_functions.py": ("practical7", "accumulation"),
+    "accumulation_nested.py": ("practical7", "accumulation"),
+    "both_class.py": ("hw2", "both"),
+    "both_decorated.py": ("hw2", "both"),
+    "amp_plain.py": ("practical7", "amp"),
+    "ddp_each_step.py": ("hw1", "ddp"),
+    "ddp_whole_loop.py": ("hw1", "ddp"),
+}
+# What cannot be told about a correct program, and nothing else.
+UNTIMED = {"timing", "waiting", "warmup"}
+CANNOT_TELL = {
+    "accumulation_functions.py": UNTIMED,
+    "accumulation_nested.py": UNTIMED,
+    "both_class.py": UNTIMED,
+    "both_decorated.py": UNTIMED | {"large_batch"},  # its loss is no function of PyTorch's
+    "amp_plain.py": UNTIMED,
+    "ddp_each_step.py": set(),
+    "ddp_whole_loop.py": {"waiting"} - {"waiting"},
+}
+
+
+def judge_as(lab: str, path: Path, seen: Seen) -> tuple[str, dict[str, Verdict]]:
+    script = recognise_script(lab, guess_script(lab, path.name, path.read_text()), seen)
+    return script.name, judge(script, seen)
+
+
+def named(verdicts: dict[str, Verdict], answer: str) -> set[str]:
+    return {name for name, verdict in verdicts.items() if verdict.answer == answer}
+
+
+def explain(verdicts: dict[str, Verdict]) -> str:
+    return "\n".join(f"{v.answer:8} {name}: line {v.line}: {v.reason}" for name, v in verdicts.items())
+
+
+@pytest.mark.parametrize("program", CORRECT)
+def test_correct_programs_pass(program: str, run_script: RunScript) -> None:
+    lab, kind = CORRECT[program]
+    path = PROGRAMS / program
+    seen = run_script(path)
+    name, verdicts = judge_as(lab, path, seen)
+    assert not any(rank.all("stumble") for rank in seen.ranks)
+    assert name == kind
+    assert named(verdicts, "fail") == set(), explain(verdicts)
+    assert named(verdicts, "unknown") == CANNOT_TELL[program], explain(verdicts)
+
+
+@pytest.mark.parametrize("wrong", MISTAKES, ids=lambda wrong: wrong.name)
+def test_mistakes_are_caught(wrong: Mistake, run_script: RunScript, tmp_path: Path) -> None:
+    path = write_script(wrong, tmp_path)
+    seen = run_script(path)
+    _, verdicts = judge_as(wrong.lab, path, seen)
+    assert not any(rank.all("stumble") for rank in seen.ranks)
+    assert named(verdicts, "fail") == wrong.fails, explain(verdicts)
+    lines = path.read_text().splitlines()
+    blamed = [lines[v.line - 1] for v in verdicts.values() if v.answer == "fail" and v.line]
+    assert any(wrong.line in line for line in blamed), blamed
+    assert all(verdict.change for verdict in verdicts.values() if verdict.answer == "fail")
+
+
+def test_every_script_of_the_labs_has_its_checks() -> None:
+    assert all(script.checks[0] == "run" for script in SCRIPTS.values())
+    assert (PROGRAMS / DYNAMIC).exists()
