@@ -32,8 +32,8 @@ class CompilerMissing(ValueError):
     """There is no C++ compiler, so virtual devices cannot be built here."""
 
 
-class CompilerFailed(RuntimeError):
-    """The compiler refused the sources, which is a fault of Paceline or of the installation."""
+class CompilerFailed(ValueError):
+    """The compiler refused the sources: it is too old, or this PyTorch is not one that they know."""
 
 
 def find_compiler() -> list[str] | None:
@@ -124,9 +124,9 @@ def _write_units(directory: Path) -> list[Path]:
 
 
 def _compile(compiler: list[str], unit: Path) -> Path:
-    from torch.utils.cpp_extension import include_paths  # slow to import, and only a build needs it
-
-    includes = [option for path in include_paths() for option in ("-isystem", path)]
+    headers = Path(torch.__file__).parent / "include"
+    # Not from torch.utils.cpp_extension: it takes long to import and warns where CUDA is missing.
+    includes = ["-isystem", str(headers), "-isystem", str(headers / "torch/csrc/api/include")]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
     target = unit.with_suffix(".o")
     _run([*compiler, *OPTIONS, abi, *includes, "-c", str(unit), "-o", str(target)])
@@ -142,8 +142,9 @@ def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CompilerFailed(
-            f"building virtual devices failed for torch {torch.__version__}:\n"
-            f"{shlex.join(command)}\n{done.stderr[-4000:]}"
+            f"building virtual devices failed for torch {torch.__version__}; "
+            "they need a compiler that knows C++20 and torch 2.11 to 2.13. The compiler said:\n"
+            f"{shlex.join(command)}\n{done.stderr[:3000]}"
         )
 
 

@@ -159,11 +159,16 @@ class Stream(torch.Stream):
         return super().__new__(cls, device=place, priority=priority)
 
 
-class Event(torch.Event):
-    """An event of a virtual device; timing is on by request, as for CUDA."""
+class Event:
+    """An event of a virtual device; timing is on by request, as for CUDA.
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
-        return super().__new__(cls, device="virtual", enable_timing=enable_timing, blocking=blocking)
+    The object is a plain `torch.Event`: PyTorch measures no time between objects of subclasses.
+    """
+
+    def __new__(  # type: ignore[misc]
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> torch.Event:
+        return torch.Event(device="virtual", enable_timing=enable_timing, blocking=blocking)
 
 
 def current_stream(device: DeviceLike = None) -> torch.Stream:

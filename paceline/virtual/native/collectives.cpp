@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "collectives.h"
@@ -117,13 +118,17 @@ class VirtualWork final : public c10d::Work {
   Correspondence known_;
 };
 
+bool serves(const c10d::ProcessGroup& group, c10::DeviceType type) {
+  const auto devices = group.getDeviceTypes();
+  return std::any_of(devices.begin(), devices.end(), [type](c10::Device d) { return d.type() == type; });
+}
+
 // A group made for the accelerator alone has no backend under "cpu", where the twins will look.
 void lend_backend_to_cpu(const c10::IValue& argument) {
   auto group = argument.toCustomClass<c10d::ProcessGroup>();
-  if (group->hasBackendForDeviceType(c10::DeviceType::CPU) || !group->hasBackendForDeviceType(kVirtual)) {
-    return;
+  if (!serves(*group, c10::DeviceType::CPU) && serves(*group, kVirtual)) {
+    group->setBackend(c10::DeviceType::CPU, group->getBackendType(), group->getBackend(kVirtual));
   }
-  group->setBackend(c10::DeviceType::CPU, group->getBackendType(), group->getBackend(kVirtual));
 }
 
 class Collective final : public c10::OperatorKernel {

@@ -366,10 +366,11 @@ void run_unplanned(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   run_on_cpu(*plan, op, stack, known);
 }
 
-// These have no CPU kernel of their own, but choose one by asking where their arguments are.
-// They must make that choice on the CPU.
+// These have no CPU kernel of their own: their common kernel asks where its arguments are, to choose
+// among the kernels of the devices that PyTorch knows. They must be asked on the CPU.
 const std::set<std::string>& chosen_by_device() {
-  static const std::set<std::string> names{"aten::convolution", "aten::convolution_backward"};
+  static const std::set<std::string> names{
+      "aten::convolution", "aten::convolution_backward", "aten::mode.values"};
   return names;
 }
 
