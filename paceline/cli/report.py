@@ -39,11 +39,16 @@ def report(
 
     from paceline.report.study_report import build_study_report
     from paceline.report.write import write_report
+    from paceline.store import Store
 
     folder = out or Path("report") / name
     if not rows:
         raise ValueError(f"{name} holds no run yet; the command that measures it goes on where it stopped")
-    document = build_study_report(name, rows, runs, author=author, page_limit=page_limit)
+    with Store(store, readonly=True) as opened:
+        spec = next(info.spec for info in opened.studies() if info.name == name)
+    document = build_study_report(
+        name, rows, runs, command=spec.get("command", ""), author=author, page_limit=page_limit
+    )
     written = write_report(document, folder)
     for problem in written.problems:
         print(f"paceline: {problem}", file=sys.stderr)

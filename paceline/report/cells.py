@@ -29,21 +29,37 @@ def metric_cell(metric: Metric | None, unit: Unit, *, missing: str = "", mark: s
 
 
 def metric_columns(
-    shown: Sequence[tuple[str, str]], rows: Sequence[Row], *, one_unit: bool = False
+    shown: Sequence[tuple[str, str]], rows: Sequence[Row]
 ) -> tuple[list[Column], list[list[Cell]]]:
-    """`shown`: (heading, metric). The columns that any row knows, and each row's cells in them."""
-    known = [(heading, name) for heading, name in shown if any(name in row.metrics for row in rows)]
-    together = unit_of([name for _, name in known], rows) if one_unit and known else None
-    units = {name: together or unit_of([name], rows) for _, name in known}
+    """`shown`: (heading, metric). The columns that any row knows, each in its own unit, and their cells."""
+    known = _known(shown, rows)
+    units = {name: unit_of([name], rows) for _, name in known}
     columns = [Column(_with_unit(heading, units[name]), numeric=True) for heading, name in known]
-    cells = [
+    return columns, _cells(units, rows)
+
+
+def part_columns(
+    shown: Sequence[tuple[str, str]], rows: Sequence[Row]
+) -> tuple[list[Column], list[list[Cell]], str]:
+    """The same for the parts of a whole, in one unit, whose name is the last of the three."""
+    known = _known(shown, rows)
+    unit = unit_of([name for _, name in known], rows)
+    columns = [Column(heading, numeric=True) for heading, _ in known]
+    return columns, _cells({name: unit for _, name in known}, rows), unit.name
+
+
+def _known(shown: Sequence[tuple[str, str]], rows: Sequence[Row]) -> list[tuple[str, str]]:
+    return [(heading, name) for heading, name in shown if any(name in row.metrics for row in rows)]
+
+
+def _cells(units: dict[str, Unit], rows: Sequence[Row]) -> list[list[Cell]]:
+    return [
         [
-            metric_cell(row.metrics.get(name), units[name], missing="" if row.status == "ok" else row.status)
-            for _, name in known
+            metric_cell(row.metrics.get(name), unit, missing="" if row.status == "ok" else row.status)
+            for name, unit in units.items()
         ]
         for row in rows
     ]
-    return columns, cells
 
 
 def _with_unit(heading: str, unit: Unit) -> str:

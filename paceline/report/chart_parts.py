@@ -7,7 +7,7 @@ Exercise: `pytest tests/unit/test_report_charts.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,9 @@ Spec = dict[str, Any]
 
 # Above the chart; `Chart.draw` knows how many columns there is room for.
 LEGEND: Spec = {"orient": "top", "title": None}
+# An interval that reaches further than this many times the largest value would flatten all that is known.
+CUT = 2.0
+CUT_NOTE = "intervals that end at the edge reach further"
 APART = "hollow: more ranks than cores, not comparable"
 
 
@@ -52,8 +55,11 @@ def chart_of(
     }
     if values is not None:
         spec["data"] = {"values": values}
-    if any(point.apart for point in points):
-        spec["title"] = {"text": APART, "orient": "bottom", "anchor": "end", "offset": 4}
+    notes = [APART] if any(point.apart for point in points) else []
+    if any(bounds_of(point.metric)[1] > _edge(points) for point in points):
+        notes.append(CUT_NOTE)
+    if notes:
+        spec["title"] = {"text": notes, "orient": "bottom", "anchor": "end", "offset": 4}
     return Chart(spec, tuple(names))
 
 
@@ -73,8 +79,11 @@ def axis_of(title: str, values: Sequence[float], logarithmic: bool) -> Spec:
     }
 
 
-def records_of(points: Iterable[Point], unit: Unit) -> list[Spec]:
+def records_of(points: Sequence[Point], unit: Unit) -> list[Spec]:
+    """One record per point, in the axis's unit; `low` and `high` are as far as the interval is drawn."""
     records = []
+    edge = _edge(points)
+    bottom = 0.0 if min(point.metric.median for point in points) >= 0 else -edge
     for point in points:
         low, high = bounds_of(point.metric)
         text = unit.show(point.metric.median)
@@ -83,14 +92,18 @@ def records_of(points: Iterable[Point], unit: Unit) -> list[Spec]:
         records.append({
             "x": point.x,
             "y": point.metric.median / unit.size,
-            "low": low / unit.size,
-            "high": high / unit.size,
+            "low": max(low, bottom) / unit.size,
+            "high": min(high, edge) / unit.size,
             "series": point.series,
             "apart": point.apart,
             "text": text,
             "tip": f"{where}: {text}{interval}",
         })  # fmt: skip
     return records
+
+
+def _edge(points: Sequence[Point]) -> float:
+    return CUT * max(abs(point.metric.median) for point in points)
 
 
 def bounds_of(metric: Metric) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from paceline.report.chart_parts import (
@@ -17,7 +18,6 @@ from paceline.report.chart_parts import (
     Point,
     Spec,
     axis_of,
-    bounds_of,
     chart_of,
     records_of,
     series_names,
@@ -53,13 +53,15 @@ def speedup(points: Sequence[Point], x_title: str = "ranks") -> Chart:
     worlds = sorted({float(point.x) for point in points})
     grows = worlds[-1] / worlds[0] >= WIDE_RANGE
     ideal = [{"x": world, "y": world / worlds[0]} for world in worlds]
-    highest = max([worlds[-1] / worlds[0], *(bounds_of(point.metric)[1] for point in points)])
-    lowest = min(bounds_of(point.metric)[0] for point in points)
+    highest = max(
+        [worlds[-1] / worlds[0], *(record["high"] for record in records_of(points, Unit(1.0, "×")))]
+    )
+    lowest = min(point.metric.median for point in points)
     x = axis_of(x_title, worlds, grows)
     y: Spec = {
         "type": "quantitative",
         "title": "speedup",
-        "scale": {"type": "log", "base": 2, "domain": [min(1.0, lowest), highest * 1.08]}
+        "scale": {"type": "log", "base": 2, "domain": [min(1.0, lowest), highest * 1.08], "clamp": True}
         if grows
         else {"domain": [0, highest * 1.08], "nice": False},
         "axis": {"tickCount": 5},
@@ -95,7 +97,7 @@ def against(points: Sequence[Point], x_title: str, y_title: str, *, connected: b
 def step_strip(strips: Mapping[str, Sequence[float]], warmup: int) -> Chart:
     """Every step of one launch per series, in seconds; the first `warmup` are hollow on a shaded ground."""
     everything = [seconds for steps in strips.values() for seconds in steps if math.isfinite(seconds)]
-    unit = choose_unit(everything, "s")
+    unit = choose_unit([median(everything)], "s")
     values: list[Spec] = [
         {
             "x": step,
@@ -109,7 +111,7 @@ def step_strip(strips: Mapping[str, Sequence[float]], warmup: int) -> Chart:
         if math.isfinite(seconds)
     ]
     last = max(record["x"] for record in values)
-    spread = max(everything) / sorted(everything)[len(everything) // 2]
+    spread = max(everything) / median(everything)
     x: Spec = {
         "type": "quantitative",
         "title": "step",

@@ -1,4 +1,4 @@
-"""A document as PDF, set by Typst: byte for byte the same on every repeat and every machine.
+"""A document as PDF, set by Typst with fonts of our own: byte for byte the same on repeat and elsewhere.
 
 In: a `Document`. Out: the PDF, with its number of pages, set smaller by steps until it keeps the limit.
 Nothing is cut: what does not fit at the smallest readable size is set so, and `problem` says it.
@@ -42,6 +42,9 @@ WIDE_PX, HALF_PX, PT_PER_PX = 640, 310, 0.75
 # Letters that a line of a table holds; intervals stand beside their values where there is room.
 LETTERS = 104
 
+# Scripts that the fonts we carry do not have: a name in one of them is set with the machine's fonts, if any.
+_BEYOND_OUR_FONTS = re.compile("[\u0530-\u1dff\u2e80-\U0010ffff]")
+
 
 @dataclass(frozen=True)
 class Pdf:
@@ -77,12 +80,13 @@ def num_pages(pdf: bytes) -> int:
 def _compile(document: Document, font_size_pt: float, figure_scale: float) -> bytes:
     typst = load_typst()
     plain = _Plain(document, figure_scale).document() | {"font_size": font_size_pt}
+    data = json.dumps(plain, ensure_ascii=False)
     content: bytes = typst.compile(
         ASSETS / "report.typ",
         root=ASSETS,
         font_paths=[ASSETS],
-        ignore_system_fonts=True,
-        sys_inputs={"data": json.dumps(plain)},
+        ignore_system_fonts=not _BEYOND_OUR_FONTS.search(data),
+        sys_inputs={"data": data},
         format="pdf",
     )
     return content

@@ -8,10 +8,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from paceline.quantity import format_bytes
 from paceline.record import RunRecord
+
+LOG_OPTIONS = ("--log-dir", "--redirects")
 
 
 def describe_runs(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
@@ -64,11 +68,21 @@ def describe_software(run: RunRecord) -> str:
 
 
 def describe_commands(runs: Sequence[RunRecord]) -> list[str]:
-    """The exact commands, each once; what differs between rounds (ports, folders) is that of the first."""
+    """What was executed for each configuration, without the place of its logs."""
     first: dict[tuple[str, ...], list[str]] = {}
     for run in runs:
         first.setdefault((run.program, *run.arguments, str(run.world), run.placement), run.command)
-    return [shlex.join(command) for command in first.values() if command]
+    return [shlex.join(_without_logs(command)) for command in first.values() if command]
+
+
+def _without_logs(command: Sequence[str]) -> list[str]:
+    """Where one launch kept its logs, and where Python lies, is nothing to repeat."""
+    kept = [
+        word
+        for before, word in pairwise(["", *command])
+        if before not in LOG_OPTIONS and word not in LOG_OPTIONS
+    ]
+    return [Path(kept[0]).name, *kept[1:]]
 
 
 def find_caveats(runs: Sequence[RunRecord]) -> list[str]:

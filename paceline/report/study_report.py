@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.record import Row, RunRecord
-from paceline.report.cells import OVERSUBSCRIBED, OVERSUBSCRIBED_NOTE, metric_columns
+from paceline.report.cells import OVERSUBSCRIBED, OVERSUBSCRIBED_NOTE, metric_columns, part_columns
 from paceline.report.details import COMMUNICATION, MEMORY, PHASES
 from paceline.report.document import (
     Block,
@@ -50,17 +50,18 @@ def build_study_report(
     rows: Sequence[Row],
     runs: Sequence[RunRecord],
     *,
+    command: str = "",
     author: str = "",
     page_limit: int | None = None,
 ) -> Document:
-    """All that the study shows, most important first."""
+    """All that the study shows, most important first. `command`: what the user typed to measure it."""
     sections = [
         Section("What was found", _findings(rows)),
         Section("Times", _times(rows)),
         Section("Inside a step", _inside(rows, runs)),
         Section("Memory", _memory(rows)),
         Section("What did not run", _failures(rows)),
-        Section("To repeat it", _commands(runs)),
+        Section("To repeat it", _commands(command, runs)),
     ]
     num_rows = f"{len(rows)} configuration{'s' * (len(rows) != 1)}"
     num_rounds = max((row.rounds for row in rows), default=0)
@@ -88,9 +89,7 @@ def _findings(rows: Sequence[Row]) -> list[Block]:
 
 def _times(rows: Sequence[Row]) -> list[Block]:
     blocks: list[Block] = [
-        _table(
-            "times", "Step time and what follows from it; in small the 95 % interval.", TIMES, rows
-        )
+        _table("times", "Step time and what follows from it; in small the 95 % interval.", TIMES, rows)
     ]
     figures = [figure for figure in (speedup_figure(rows), sweep_figure(rows)) if figure is not None]
     return blocks + _beside(figures or [figure for figure in (bars_figure(rows),) if figure is not None])
@@ -99,21 +98,25 @@ def _times(rows: Sequence[Row]) -> list[Block]:
 def _inside(rows: Sequence[Row], runs: Sequence[RunRecord]) -> list[Block]:
     timeline, strip = timeline_figure(runs), strip_figure(runs)
     blocks: list[Block] = [figure for figure in (timeline, strip) if figure is not None]
-    if any(name in row.metrics for row in rows for _, name in PHASES):
-        blocks.append(_table("phases", "The parts of a step, mean over ranks.", PHASES, rows, one_unit=True))
-    if any(name in row.metrics for row in rows for _, name in COMMUNICATION):
+    if _any_known(PHASES, rows):
+        blocks.append(_table_of_parts("phases", "The parts of a step, mean over ranks.", PHASES, rows))
+    if _any_known(COMMUNICATION, rows):
         caption = "Communication per optimizer step, from the sampled steps."
         blocks.append(_table("communication", caption, COMMUNICATION, rows))
     return blocks
 
 
 def _memory(rows: Sequence[Row]) -> list[Block]:
-    if not any(name in row.metrics for row in rows for _, name in MEMORY):
+    if not _any_known(MEMORY, rows):
         return []
     figure = memory_figure(rows)
     caption = "Tensor memory of the fullest rank at its peak, by category; resident: the whole process."
-    table = _table("memory", caption, MEMORY, rows, one_unit=True)
+    table = _table_of_parts("memory", caption, MEMORY, rows)
     return [figure, table] if figure is not None else [table]
+
+
+def _any_known(shown: Sequence[tuple[str, str]], rows: Sequence[Row]) -> bool:
+    return any(name in row.metrics for row in rows for _, name in shown)
 
 
 def _failures(rows: Sequence[Row]) -> list[Block]:
@@ -126,17 +129,31 @@ def _failures(rows: Sequence[Row]) -> list[Block]:
     return [Table("failures", "Configurations without a complete measurement.", columns, cells)]
 
 
-def _commands(runs: Sequence[RunRecord]) -> list[Block]:
-    commands = describe_commands(runs)
-    return [Code("\n".join(commands))] if commands else []
+def _commands(command: str, runs: Sequence[RunRecord]) -> list[Block]:
+    blocks: list[Block] = []
+    if command:
+        blocks += [Paragraph("Measured by"), Code(command)]
+    launched = describe_commands(runs)
+    if launched:
+        blocks += [Paragraph("which launched, in every round,"), Code("\n".join(launched))]
+    return blocks
 
 
-def _table(
-    name: str, caption: str, shown: Sequence[tuple[str, str]], rows: Sequence[Row], *, one_unit: bool = False
+def _table(name: str, caption: str, shown: Sequence[tuple[str, str]], rows: Sequence[Row]) -> Table:
+    columns, cells = metric_columns(shown, rows)
+    return _with_names(name, caption, columns, cells, rows)
+
+
+def _table_of_parts(name: str, caption: str, shown: Sequence[tuple[str, str]], rows: Sequence[Row]) -> Table:
+    columns, cells, unit = part_columns(shown, rows)
+    return _with_names(name, f"{caption} In {unit}.", columns, cells, rows)
+
+
+def _with_names(
+    name: str, caption: str, columns: Sequence[Column], cells: Sequence[Sequence[Cell]], rows: Sequence[Row]
 ) -> Table:
     """One line per configuration; one that failed says so in its empty cells."""
     labels = Labels(rows)
-    columns, cells = metric_columns(shown, rows, one_unit=one_unit)
     first = [Column(heading, numeric=heading == "ranks") for heading in labels.columns()]
     lines: list[list[Cell | str]] = []
     for row, measured in zip(rows, cells, strict=True):

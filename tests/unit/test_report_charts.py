@@ -13,7 +13,7 @@ from report_samples import SPEEDUP, ratio, seconds
 from paceline.record import Metric
 from paceline.report import palette
 from paceline.report.bar_charts import MEMORY_FILLS, bars, memory_stack
-from paceline.report.chart_parts import APART, Point
+from paceline.report.chart_parts import APART, CUT_NOTE, Point
 from paceline.report.charts import Line, against, scatter, speedup, step_strip
 from paceline.report.drawing import rasterise
 from paceline.report.palette import PAPER, SERIES, css_variables, follow_theme, hatch
@@ -98,6 +98,16 @@ def test_metric_without_an_interval_is_drawn_as_a_point() -> None:
     svg = against([Point(1, Metric(0.02, nan, nan, 1, "s")), Point(2, seconds(0.03))], "n", "time").draw(340)
     assert "1: 20.0 ms" in titles(svg)
     assert "NaN" not in svg
+
+
+def test_interval_that_says_nothing_does_not_flatten_what_is_known() -> None:
+    wild = Metric(0.020, 1e-4, 38.6, 2, "s")
+    svg = against([Point(1, wild), Point(2, seconds(0.030))], "n", "time").draw(340)
+    assert "1: 20.0 ms (0.100 ms to 38600 ms)" in titles(svg)
+    assert CUT_NOTE in svg
+    labels = [float(label) for label in re.findall(r'text-anchor="end"[^>]*>([\d.]+)</text>', svg)]
+    assert max(labels) <= 60
+    assert CUT_NOTE not in SPEEDUP.draw(340)
 
 
 def test_fitted_line_is_drawn_and_named() -> None:

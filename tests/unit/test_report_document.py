@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import re
+from pathlib import Path
 
 import pytest
 from report_samples import NASTY, SPEEDUP, make_document
@@ -93,3 +95,13 @@ def test_markdown_shows_intervals_and_survives_bars() -> None:
         ["† n"],
     )
     assert to_markdown(table) == "**Cap**\n\n| a | b |\n| --- | ---: |\n| x\\|y | 1† (0–2) |\n\n† n\n"
+
+
+def test_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("typst")
+    pytest.importorskip("vl_convert")
+    page = (Path(__file__).parents[2] / "docs/report.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "docs/report.md", "exec"), {})
+    assert (tmp_path / "out/report.pdf").exists()

@@ -8,13 +8,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from report_samples import NASTY, make_document
 
+from paceline.report.document import Document, Paragraph, Section
 from paceline.report.pdf import SIZES, Pdf, num_pages, render_pdf
 
-pytest.importorskip("typst")
+typst = pytest.importorskip("typst")
 pytest.importorskip("vl_convert")
 
 
@@ -85,6 +87,24 @@ def test_texts_arrive_unchanged(pdf: Pdf, tmp_path: Path) -> None:
     assert "see Figure 1 and Table 1" in flat
     assert "32.1 31.0–33.2" in flat
     assert "oom" in flat
+
+
+@pytest.mark.parametrize(
+    ("author", "ignored"), [("Zoë Łukasiewicz, Ωμέγα", True), ("李雷", False), ("سلام", False)]
+)
+def test_fonts_of_the_machine_serve_only_what_ours_cannot_write(
+    monkeypatch: pytest.MonkeyPatch, author: str, ignored: bool
+) -> None:
+    asked: list[bool] = []
+    compile_ = typst.compile
+
+    def spy(*arguments: Any, **named: Any) -> Any:
+        asked.append(named["ignore_system_fonts"])
+        return compile_(*arguments, **named)
+
+    monkeypatch.setattr(typst, "compile", spy)
+    render_pdf(Document("Title", [Section("One", [Paragraph("1 × 2 → 3 ≤ 4 † µs")])], author=author))
+    assert asked == [ignored]
 
 
 @pytest.mark.skipif(not shutil.which("pdffonts"), reason="needs pdffonts (poppler-utils)")

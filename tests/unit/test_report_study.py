@@ -15,7 +15,7 @@ from paceline.cli.report import add_to
 from paceline.explain import explain
 from paceline.record import RunRecord
 from paceline.report import drawing
-from paceline.report.document import Bullets, Document, figures_of, tables_of, walk
+from paceline.report.document import Bullets, Code, Document, figures_of, tables_of, walk
 from paceline.report.study_report import build_study_report
 from paceline.report.write import write_report
 from paceline.store import Store
@@ -78,6 +78,25 @@ def test_first_page_says_what_a_reader_must_know(tmp_path: Path) -> None:
     assert about["Measured"] == "2025-06-15 15:06 UTC, 10 launches in 3 rounds"
     assert "CPU cores" in document.caveats[0]
     assert "Worlds of 4 ranks had more ranks than the 2 cores" in document.caveats[1]
+
+
+def test_commands_are_those_that_ran_without_the_place_of_their_logs(tmp_path: Path) -> None:
+    runs = make_study({1: 0.04})[:1]
+    runs[0].command = [
+        "/opt/bin/python3",
+        "-m",
+        "torch.distributed.run",
+        "--log-dir",
+        "/tmp/x y",
+        "train.py",
+        "--n",
+        "a b",
+    ]
+    document = build_study_report("s", explain(summarise(runs), runs), runs, command="paceline run train.py")
+    assert [block.text for block in document.sections[-1].blocks if isinstance(block, Code)] == [
+        "paceline run train.py",
+        "python3 -m torch.distributed.run train.py --n 'a b'",
+    ]
 
 
 def test_failure_is_told_with_its_cause(tmp_path: Path) -> None:
