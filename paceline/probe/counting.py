@@ -9,6 +9,7 @@ ones.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.utils.flop_counter import flop_registry
 
 from paceline.probe.clock import StepClock
 from paceline.probe.collectives import Collective, flatten, read_collective
+from paceline.probe.devices import DeviceLedger
 from paceline.probe.hooks import Roots
 from paceline.probe.host import resident_bytes
 from paceline.probe.memory import MemoryLedger
@@ -33,12 +35,14 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._roots = roots
         self._device_type = device_type
         self._ledger = MemoryLedger(device_type)
+        self._devices = DeviceLedger(device_type)
         self._collectives: list[Collective] = []
         self._micro_steps_with_collectives: set[int] = set()
         self._flops: dict[str, float] = defaultdict(float)
 
     def start(self) -> None:
         self._ledger.start(self._known_tensors())
+        self._devices.start()
         self.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
@@ -51,16 +55,23 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         if any(is_traceable_wrapper_subclass_type(kind) for kind in types):
             return NotImplemented  # a DTensor: its local operators come by next
-        for tensor in flatten([*args, *(kwargs or {}).values()]):
+        inputs = flatten([*args, *(kwargs or {}).values()])
+        for tensor in inputs:
             self._ledger.used(tensor)
+        phase = self._clock.phase
+        self._devices.phase_is(phase)
+        began_s = time.perf_counter()
         result = operator(*args, **(kwargs or {}))
+        ended_s = time.perf_counter()
         collective = read_collective(operator, args, result)
         if collective is not None:
             self._count_collective(collective)
         else:
             self._count_matrix_flops(operator, args, kwargs or {}, result)
-        for tensor in flatten(result):
-            self._ledger.made(tensor, self._clock.phase)
+        results = flatten(result)
+        for tensor in results:
+            self._ledger.made(tensor, phase)
+        self._devices.operator_done(inputs, results, began_s, ended_s)
         return result
 
     def facts(self) -> dict[str, dict[str, Any]]:
@@ -72,11 +83,15 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
             resident_peak_bytes=resident_peak,
             device_peak_bytes=_device_peak_bytes(self._device_type),
         )
-        return {
+        facts = {
             "communication": self._communication(),
             "precision": {"matmul_flops": dict(self._flops)},
             "memory": memory,
         }
+        devices = self._devices.report()
+        if devices is not None:
+            facts["devices"] = devices
+        return facts
 
     def _count_collective(self, collective: Collective) -> None:
         self._collectives.append(collective)

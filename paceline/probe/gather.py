@@ -12,8 +12,6 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from torch.distributed import TCPStore
-
 PREFIX = "paceline"
 PATIENCE = timedelta(seconds=20)  # a dead machine must not hold the others
 SUFFIXES = (".jsonl", ".steps")
@@ -22,7 +20,9 @@ SUFFIXES = (".jsonl", ".steps")
 def gather_files(folder: Path, rank: int, world: int, here: list[int]) -> None:
     """Send this rank's files, or receive those of every rank that is not `here`; then wait for all."""
     # torchrun's agent on the first machine serves this store for as long as any rank lives.
-    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=PATIENCE)
+    store: Any = distributed.TCPStore(
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=PATIENCE
+    )
     if rank == 0:
         for other in sorted(set(range(world)) - set(here)):
             for suffix in SUFFIXES:

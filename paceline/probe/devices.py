@@ -1,0 +1,115 @@
+"""What each device of one process held, did and passed on during a counted step.
+
+Enters: the operators of the step, and on virtual devices their own counters. Leaves: the fact "devices",
+where a process has more than one: peak bytes, copies from device to device in a step and in its forward
+pass, and when each was at work.
+
+    pytest tests/virtual/test_probe.py
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import torch
+
+from paceline.probe.phases import BACKWARD
+
+Copies = dict[tuple[str, str], tuple[int, int]]  # (from, to) → (count, bytes)
+TOUCHING_S = 20e-6  # operators of one device that follow each other so closely are drawn as one
+
+
+class DeviceLedger:
+    """Follows the devices of one kind, for the length of a step."""
+
+    def __init__(self, device_type: str) -> None:
+        self._device_type = device_type
+        self._seen_copies: Copies = {}
+        self._at_start: Copies = {}
+        self._at_backward: Copies | None = None
+        self._busy: dict[int, list[list[float]]] = {}
+        self._lock = threading.Lock()  # autograd works on one thread per device
+
+    def start(self) -> None:
+        self._at_start = self._copies()
+
+    def operator_done(
+        self, inputs: list[torch.Tensor], results: list[torch.Tensor], began_s: float, ended_s: float
+    ) -> None:
+        """One operator ran; where its result lives on another device than its input, data moved."""
+        with self._lock:
+            for result in results:
+                if result.device.type == self._device_type:
+                    self._add_busy(result.device.index or 0, began_s, ended_s)
+                    break
+            if not _virtual():
+                self._notice_copy(inputs, results)
+
+    def phase_is(self, phase: int) -> None:
+        """Keeps the copies of the forward pass apart: called before every operator."""
+        if phase == BACKWARD and self._at_backward is None:
+            self._at_backward = self._copies()
+
+    def report(self) -> dict[str, Any] | None:
+        """None where there is only one device: the other facts say all of it."""
+        num_devices = torch.accelerator.device_count() if self._device_type != "cpu" else 0
+        if num_devices < 2:
+            return None
+        in_step = _difference(self._copies(), self._at_start)
+        in_forward = _difference(self._at_backward or self._copies(), self._at_start)
+        virtual = _virtual()
+        return {
+            "device_type": self._device_type,
+            "counted_by": "device" if virtual else "operators",
+            "peak_bytes": [int(torch.accelerator.max_memory_allocated(i)) for i in range(num_devices)],
+            "transfers": in_step,
+            "forward_transfers": in_forward,
+            # The host's times are the device's own only where a device works while the host waits.
+            "busy": self._busy if virtual else {},
+        }
+
+    def _copies(self) -> Copies:
+        virtual = _virtual()
+        if virtual is None:
+            return dict(self._seen_copies)
+        return {pair: (copies.count, copies.bytes) for pair, copies in virtual.transfers().items()}
+
+    def _notice_copy(self, inputs: list[torch.Tensor], results: list[torch.Tensor]) -> None:
+        for result in results:
+            sources = {tensor.device for tensor in inputs if tensor.numel() == result.numel()}
+            sources.discard(result.device)
+            if len(sources) == 1:
+                pair = (str(sources.pop()), str(result.device))
+                count, size = self._seen_copies.get(pair, (0, 0))
+                self._seen_copies[pair] = (count + 1, size + result.numel() * result.element_size())
+
+    def _add_busy(self, index: int, began_s: float, ended_s: float) -> None:
+        spans = self._busy.setdefault(index, [])
+        if spans and began_s - spans[-1][1] < TOUCHING_S:
+            spans[-1][1] = max(spans[-1][1], ended_s)
+        else:
+            spans.append([began_s, ended_s])
+
+
+def _virtual() -> Any:
+    """The virtual devices of this process, without importing them where there are none."""
+    module = sys.modules.get("paceline.virtual")
+    return module if module is not None and module.is_installed() else None
+
+
+def _difference(after: Copies, before: Copies) -> list[dict[str, Any]]:
+    rows = []
+    for (source, destination), (count, size) in sorted(after.items()):
+        count_before, size_before = before.get((source, destination), (0, 0))
+        if count > count_before:
+            rows.append(
+                {
+                    "from": source,
+                    "to": destination,
+                    "count": count - count_before,
+                    "bytes": size - size_before,
+                }
+            )
+    return rows
