@@ -20,9 +20,7 @@ SUFFIXES = (".jsonl", ".steps")
 def gather_files(folder: Path, rank: int, world: int, here: list[int]) -> None:
     """Send this rank's files, or receive those of every rank that is not `here`; then wait for all."""
     # torchrun's agent on the first machine serves this store for as long as any rank lives.
-    store: Any = distributed.TCPStore(
-        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=PATIENCE
-    )
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=PATIENCE)
     if rank == 0:
         for other in sorted(set(range(world)) - set(here)):
             for suffix in SUFFIXES:
