@@ -12,6 +12,8 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
+from torch._C._distributed_c10d import TCPStore
+
 PREFIX = "paceline"
 PATIENCE = timedelta(seconds=20)  # a dead machine must not hold the others
 SUFFIXES = (".jsonl", ".steps")
