@@ -27,6 +27,7 @@ def health_metrics(runs: Sequence[RunRecord]) -> dict[str, Metric | None]:
         "skipped_steps": counted([_most_skips(run) for run in runs], "count"),
         "gradient_norm": one_per_round([_gradient_norm(run) for run in runs], "norm"),
         "cpu_share": median_over_rounds([mean_over_ranks(cpu_shares(run)) for run in runs], "ratio"),
+        "compute_share": one_per_round([_compute_share(run) for run in runs], "ratio"),
         "disturbed_share": one_per_round([_disturbed_share(run) for run in runs], "ratio"),
     }
     for name in ("page_faults", "voluntary_switches", "involuntary_switches"):
@@ -43,6 +44,13 @@ def cpu_shares(run: RunRecord) -> Array:
     ]
     cpu_s, step_time_s = of_kind(run, "cpu_s"), of_kind(run, "step_time_s")
     return cpu_s / step_time_s / np.array(num_cores, float)[:, None] if cpu_s.size else cpu_s
+
+
+def _compute_share(run: RunRecord) -> float:
+    """How much of a profiled step something is computed, as a mean over the ranks that know."""
+    shares = [rank.facts.get("timeline", {}).get("compute_share") for rank in run.ranks]
+    known = [float(share) for share in shares if share is not None]
+    return float(np.mean(known)) if known else math.nan
 
 
 def disturbed_steps(run: RunRecord) -> Array:

@@ -54,13 +54,20 @@ class Timeline:
         steps = [_cut(compute, communication, *bound) for bound in (bounds[1:] or bounds)]
         busy = [length(merge([span for span, _ in step["communication"]])) for step in steps]
         exposed = [busy_s - _hidden_s(step) for busy_s, step in zip(busy, steps, strict=True)]
+        computing = [
+            length(merge([span for span, _ in step["compute"]])) / (step["end_s"] - step["start_s"])
+            for step in steps
+        ]
         return {
             "communication": {
                 "busy_s": statistics.median(busy),
                 "exposed_s": statistics.median(exposed),
                 "profiled_steps": len(steps),
             },
-            "timeline": {"steps": [_as_json(step) for step in steps]},
+            "timeline": {
+                "steps": [_as_json(step) for step in steps],
+                "compute_share": statistics.median(computing),
+            },
         }
 
     def _read_events(self) -> tuple[list[tuple[Span, str]], list[tuple[Span, str]]]:
