@@ -23,6 +23,7 @@ def everything() -> list[Row]:
         "memory": {**memory(parameters=8), "device_peak_bytes": 16},
         "precision": {"matmul_flops": {"float32": 1.0, "bfloat16": 2.0}},
         "gradients": {"norms": [1.0]},
+        "timeline": {"steps": [], "compute_share": 0.8},
     }
     runs = []
     for world in (1, 2):
