@@ -15,9 +15,9 @@ import sys
 import time
 import traceback
 
-import torch._dynamo  # noqa: F401 (the first optimizer step would import it, at a second per rank)
-import torch.distributed  # noqa: F401
-import torch.utils.data  # noqa: F401
+import torch._dynamo
+import torch.distributed
+import torch.utils.data
 
 from paceline import worker
 from paceline.check import observer  # noqa: F401 (what each rank would import)

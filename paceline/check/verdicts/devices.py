@@ -11,6 +11,8 @@ from collections import Counter
 from paceline.check.observations import Event, Seen
 from paceline.check.verdicts.verdict import Verdict, count, fails, passes, unknown
 
+MOST_NAMED = 6  # more devices are counted
+
 
 def num_devices(seen: Seen) -> int:
     machine = seen.main.first("machine") or {}
@@ -102,7 +104,7 @@ def judge_even_split(seen: Seen) -> Verdict:
             "give one layer more to the first depth % n devices",
             model,
         )
-    return passes(f"{len(devices)} layers on {available} devices: {describe(devices)}")
+    return passes(f"{len(devices)} layers, {available} devices: {describe(devices)}")
 
 
 def judge_moves(seen: Seen) -> Verdict:
@@ -150,7 +152,11 @@ def judge_replicas(seen: Seen) -> Verdict:
 
 
 def describe(devices: list[str]) -> str:
-    return ", ".join(f"{number} on {device}" for device, number in Counter(devices).items())
+    counts = Counter(devices)
+    if len(counts) > MOST_NAMED:
+        few, many = min(counts.values()), max(counts.values())
+        return f"{few if few == many else f'{few} to {many}'} on each of {len(counts)} devices"
+    return ", ".join(f"{number} on {device}" for device, number in counts.items())
 
 
 def describe_path(devices: list[str]) -> str:

@@ -38,6 +38,8 @@ def judge_run(seen: Seen) -> Verdict:
     """Does the script come to its end?"""
     if seen.failure is None:
         return passes("the script ran to its end")
+    if not any(rank.events for rank in seen.ranks):
+        return unknown(f"the script could not be started: {seen.failure}")
     change = next(
         (hint for sign, hint in HINTS if sign in seen.failure), "see what the script says at that line"
     )

@@ -9,15 +9,25 @@ from __future__ import annotations
 
 import os
 import resource
+from pathlib import Path
 
 LARGEST_FILE_BYTES = 256 << 20  # printed output goes to a file, too
 LEAST_MEMORY_BYTES = 4 << 30
-SHARE_OF_MEMORY = 0.8  # of the machine's, for all ranks together
+SHARE_OF_MEMORY = 0.8  # of what is free, for all ranks together
 
 
 def memory_limit_bytes(num_ranks: int) -> int:
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(LEAST_MEMORY_BYTES, int(machine * SHARE_OF_MEMORY / num_ranks))
+    return max(LEAST_MEMORY_BYTES, int(available_memory_bytes() * SHARE_OF_MEMORY / num_ranks))
+
+
+def available_memory_bytes() -> int:
+    """What can be had without swapping, or all there is where the system does not tell."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def limit_this_process(num_ranks: int, has_accelerator: bool) -> None:

@@ -1,0 +1,114 @@
+"""What the watchers read from PyTorch: factors in the graph, constants in frames, the large batch."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from paceline.check.watch.declared import read_declared
+from paceline.check.watch.fingerprint import fingerprint_data, fingerprint_weights, pick
+from paceline.check.watch.graph import read_factor
+from paceline.check.watch.large_batch import CannotTellError, LossCall, MicroBatch, compare_gradients
+
+WEIGHT = torch.tensor([1.0, 2.0], requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("scale", "factor"),
+    [
+        (lambda loss: loss, 1.0),
+        (lambda loss: loss / 4, 0.25),
+        (lambda loss: 0.25 * loss, 0.25),
+        (lambda loss: loss.float() / torch.tensor(2.0) / 2, 0.25),
+        (lambda loss: (loss + 1) / 8, 0.125),
+        (lambda loss: (loss / 8) + WEIGHT.sum(), 1.0),  # a sum has no factor of its own
+    ],
+)
+def test_factors_are_read_from_the_graph(scale: Any, factor: float) -> None:
+    assert read_factor(scale((WEIGHT**2).mean()))[0] == pytest.approx(factor)
+
+
+def test_the_scalers_factor_does_not_count_wherever_it_stands() -> None:
+    loss = (WEIGHT**2).mean()
+    for divided in (lambda x: x / 4, lambda x: x):
+        scaled = divided(loss) * torch.tensor(65536.0)
+        assert read_factor(scaled, scaled.grad_fn) == (pytest.approx(divided(1.0)), True)
+    scaled = loss * torch.tensor(65536.0)
+    assert read_factor(scaled / 4, scaled.grad_fn) == (pytest.approx(0.25), True)
+    assert read_factor(loss / 4, scaled.grad_fn) == (pytest.approx(0.25), False)
+
+
+def test_constants_are_found_in_locals_flags_and_objects() -> None:
+    class Settings:
+        def __init__(self) -> None:
+            self.grad_accum = 8
+
+    accum_steps, batch_index, use_batch = 4, 0, True
+    flags, settings = argparse.Namespace(batch_size=32, steps=9), Settings()
+    frame = inspect.currentframe()
+    assert frame is not None
+    found = read_declared([frame])
+    expected = {"accum_steps": 4, "flags.batch_size": 32, "settings.grad_accum": 8}
+    assert {name: found.get(name) for name in expected} == expected
+    assert "batch_index" not in found
+    assert "use_batch" not in found
+    assert (accum_steps, batch_index, use_batch, flags.steps, settings.grad_accum) == (4, 0, True, 9, 8)
+
+
+def micro(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> MicroBatch:
+    output = model(x)
+    loss = F.mse_loss(output, y)
+    (loss / 4).backward()
+    call = LossCall(F.mse_loss, "mse_loss", (output.detach(), y), {}, float(loss.detach()))
+    return MicroBatch((x,), {}, output.detach(), call)
+
+
+def build() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
+
+
+def test_accumulated_gradients_are_those_of_the_large_batch() -> None:
+    model = build()
+    micros = [micro(model, torch.randn(6, 3), torch.randn(6, 2)) for _ in range(4)]
+    before = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    values = compare_gradients(model, micros, 1.0)
+    assert values["actual"] == pytest.approx(values["large"], rel=1e-4, abs=1e-6)
+    assert len(values["actual"]) == sum(p.numel() for p in model.parameters())
+    assert compare_gradients(model, micros, 2.0)["actual"][0] == pytest.approx(values["actual"][0] / 2)
+    after = [p.grad for p in model.parameters()]
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True) if b is not None)
+
+
+def test_what_cannot_be_recomputed_is_said() -> None:
+    model = torch.nn.Sequential(build(), torch.nn.Dropout(0.5))
+    micros = [micro(model, torch.randn(6, 3), torch.randn(6, 2))]
+    with pytest.raises(CannotTellError, match="dropout"):
+        compare_gradients(model, micros, 1.0)
+    model = build()
+    uneven = [micro(model, torch.randn(size, 3), torch.randn(size, 2)) for size in (6, 4)]
+    with pytest.raises(CannotTellError, match="differ in size"):
+        compare_gradients(model, uneven, 1.0)
+    own = micro(model, torch.randn(6, 3), torch.randn(6, 2))
+    own.loss = None
+    with pytest.raises(CannotTellError, match="not a function"):
+        compare_gradients(model, [own], 1.0)
+
+
+def test_fingerprints_differ_where_tensors_do() -> None:
+    assert pick(torch.arange(100.0), 4).tolist() == [0.0, 25.0, 50.0, 75.0]
+    x = torch.randn(64, 64)
+    y = x.clone()
+    y[17, 3] += 1
+    assert fingerprint_data([x]) == fingerprint_data([x.clone()])
+    assert fingerprint_data([x]) != fingerprint_data([y])
+    one, other = build(), build()
+    assert fingerprint_weights(one) == fingerprint_weights(other)
+    with torch.no_grad():
+        next(other.parameters()).add_(1e-3)
+    assert fingerprint_weights(one) != fingerprint_weights(other)

@@ -1,0 +1,119 @@
+"""A student's script by itself: whatever it does, there is a verdict, and nothing is left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from paceline.check.check import FileReport, check_file
+from paceline.check.watch.limits import LARGEST_FILE_BYTES
+from paceline.check.world import copy_folder
+from paceline.cli import lab_check
+from paceline.processes import find_descendants
+from paceline.torchrun import stop_idle_agents
+from tests.check.mistakes import FUNCTIONS, PROGRAMS
+
+
+def write(folder: Path, source: str) -> str:
+    path = folder / "student.py"
+    path.write_text(source)
+    return str(path)
+
+
+def judge_run(report: FileReport) -> tuple[str, int | None, str]:
+    run = report.verdicts["run"]
+    others = {verdict.answer for name, verdict in report.verdicts.items() if name != "run"}
+    assert others == {"unknown"}
+    return run.answer, run.line, f"{run.reason} → {run.change}"
+
+
+def test_a_syntax_error_is_shown_with_its_line(tmp_path: Path) -> None:
+    answer, _, said = judge_run(check_file("hw2", write(tmp_path, "x = 1\nif x = 2:\n    pass\n")))
+    assert answer == "fail"
+    assert "SyntaxError" in said
+
+
+def test_a_script_that_hangs_is_stopped_and_says_where(tmp_path: Path) -> None:
+    source = (
+        "import os, subprocess, time\n"
+        "subprocess.Popen(['sleep', '1000'])\n"
+        "while os.environ['RANK']:\n"
+        "    time.sleep(0.1)\n"
+    )
+    began = time.monotonic()
+    answer, line, said = judge_run(check_file("practical7", write(tmp_path, source), timeout_s=12.0))
+    assert (answer, line) == ("fail", 4), said
+    assert "did not end within 12 s" in said
+    assert time.monotonic() - began < 40
+    stop_idle_agents()
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in find_descendants(os.getpid())]
+    assert not [command for command in commands if b"1000" in command]
+
+
+def test_endless_output_ends_the_script_alone(tmp_path: Path) -> None:
+    source = "while True:\n    print('all work and no play ' * 100_000)\n"
+    answer, line, said = judge_run(check_file("practical7", write(tmp_path, source), timeout_s=60.0))
+    assert (answer, line) == ("fail", 2), said
+    assert f"{LARGEST_FILE_BYTES >> 20} MiB" in said
+
+
+def test_a_script_that_asks_for_too_much_memory_fails_alone(tmp_path: Path) -> None:
+    source = "import torch\nkept = [torch.empty(2**28) for _ in range(400)]\n"
+    answer, line, said = judge_run(check_file("practical7", write(tmp_path, source), timeout_s=60.0))
+    assert (answer, line) == ("fail", 2), said
+    assert "memory" in said
+
+
+def test_the_folder_is_copied_with_what_the_script_needs_and_nothing_is_written_back(tmp_path: Path) -> None:
+    script = tmp_path / "student.py"
+    script.write_text("")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "model.py").write_text("")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "index").write_text("")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    copied = copy_folder(script, tmp_path.parent / f"{tmp_path.name}-copy")
+    names = {str(path.relative_to(copied.parent)) for path in copied.parent.rglob("*") if path.is_file()}
+    assert names == {"student.py", "package/model.py"}
+
+
+@pytest.fixture
+def app() -> Typer:
+    app = Typer()
+    app.callback()(lambda: None)
+    lab_check.add_to(app)
+    return app
+
+
+def test_a_failing_file_leaves_the_others_alone_and_json_holds_both(app: Typer, tmp_path: Path) -> None:
+    good = shutil.copy(PROGRAMS / FUNCTIONS, tmp_path / "good.py")
+    bad = write(tmp_path, "raise ValueError('on purpose')\n")
+    result = CliRunner().invoke(app, ["check", "practical7", bad, str(good), "--json"])
+    assert result.exit_code == 1, result.output
+    files = json.loads(result.stdout)["files"]
+    assert [file["answer"] for file in files] == ["fail", "pass"]
+    assert "on purpose" in files[0]["checks"][0]["reason"]
+    assert {path.name for path in tmp_path.iterdir()} == {"good.py", "student.py"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["hw9", "x.py"], "there is no lab 'hw9'; did you mean 'hw"),
+        (["hw2", "x.py", "--script", "ddp"], "'ddp' is not one of hw2's"),
+        (["hw2", "nowhere.py"], "there is no file nowhere.py"),
+    ],
+)
+def test_mistakes_in_the_command_are_told_before_anything_runs(
+    app: Typer, arguments: list[str], said: str
+) -> None:
+    result = CliRunner().invoke(app, ["check", *arguments])
+    assert isinstance(result.exception, ValueError)
+    assert said in str(result.exception)
