@@ -1,1 +1,1 @@
-"""The course labs: what they consist of (spec.py)."""
+"""The course labs: what they are (spec.py), what a scale runs (plan.py), what was measured (data.py)."""

@@ -1,23 +1,19 @@
 """A lab, as its lab.toml declares it: tasks, questions, and the experiments that answer them.
 
-In: labs/<name>/lab.toml and a scale. Out: a `Lab`, and the studies that `measure` runs for it. An
-experiment's own keys are the course's constants (the scale `handout`); what another scale changes
-stands in its table `scales`. The format is described in docs/labs.md.
+In: labs/<name>/lab.toml. Out: a `Lab`. An experiment's own keys are the course's constants (the scale
+`handout`); what another scale changes stands in its table `scales`. The format is described in docs/labs.md.
 Exercise: `pytest tests/unit/test_lab_spec.py`.
 """
 
 from __future__ import annotations
 
-import itertools
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from paceline.nearest import find_program, nearest_of
-from paceline.study import Config, Options, Study
 
 ScaleName = Literal["handout", "laptop", "tiny"]
 SCALES: tuple[ScaleName, ...] = ("handout", "laptop", "tiny")
@@ -134,16 +130,6 @@ class Lab(_Table):
         return found[id]
 
 
-@dataclass(frozen=True)
-class Planned:
-    """One configuration of one experiment, and why it cannot run where it cannot."""
-
-    experiment: Experiment
-    config: Config
-    virtual_devices: int = 0
-    refusal: str | None = None
-
-
 def find_labs() -> dict[str, Path]:
     """The labs by name: beside the package in a clone, inside it when installed from a wheel."""
     here = Path(__file__).resolve().parent
@@ -178,118 +164,3 @@ def load_lab(path: str | Path) -> Lab:
     for program in {*lab.scripts, *(e.program for task in lab.tasks for e in task.experiments)}:
         find_program(str(lab.folder / program))
     return lab
-
-
-def skipped(experiment: Experiment, scale: ScaleName) -> str | None:
-    """The reason why this scale leaves the experiment out, None when it does not."""
-    change = experiment.scales.get(scale)
-    return change.skip if change else None
-
-
-def configs_of(lab: Lab, scale: ScaleName, experiment: Experiment) -> list[Config]:
-    """Every configuration of one experiment. Equal ones of two experiments are equal, and run once."""
-    change = experiment.scales.get(scale, Change())
-    if change.skip:
-        return []
-    fixed = experiment.arguments | change.arguments
-    if experiment.kind != "table":
-        fixed = {"steps": lab.scales[scale].script_steps} | fixed
-    sweep = experiment.sweep | change.sweep
-    worlds = change.worlds or experiment.worlds
-    return [
-        Config(
-            program=str((lab.folder / experiment.program).resolve()),
-            arguments=_as_arguments(fixed | dict(zip(sweep, values, strict=True))),
-            world=world,
-            placement=placement,
-        )
-        for values in itertools.product(*sweep.values())
-        for placement, world in itertools.product(experiment.placement, worlds)
-    ]
-
-
-def plan(
-    lab: Lab, scale: ScaleName, task: str | None = None, option: str | None = None, accelerators: int = 0
-) -> list[Planned]:
-    """What a task (all of them for None) measures on a machine with so many accelerators.
-
-    Two are enough to use the real ones, and what needs more of them than there are is refused: times of
-    virtual devices beside real ones would compare nothing.
-    """
-    planned = []
-    for chosen in lab.tasks if task is None else [lab.task(task)]:
-        for experiment in chosen.experiments:
-            if option is not None and experiment.option not in (None, option):
-                continue
-            for config in configs_of(lab, scale, experiment):
-                needed = _devices_of(experiment, config)
-                virtual = accelerators < 2 and experiment.devices > 0
-                refusal = None
-                if accelerators >= 2 and needed > accelerators and experiment.kind != "table":
-                    refusal = f"needs {needed} accelerators, this machine has {accelerators}"
-                elif accelerators >= 2 and experiment.link:
-                    refusal = "emulates a link between virtual devices; these devices are real"
-                planned.append(Planned(experiment, config, experiment.devices if virtual else 0, refusal))
-    return planned
-
-
-def studies_for(
-    lab: Lab, scale: ScaleName, task: str | None = None, option: str | None = None, accelerators: int = 0
-) -> list[Study]:
-    """The studies that measure a task, or the whole lab; a task's runs are the whole lab's runs."""
-    chosen = lab.scales[scale]
-    groups: dict[str, tuple[Options, int, dict[Config, None]]] = {}
-    for planned in plan(lab, scale, task, option, accelerators):
-        experiment = planned.experiment
-        if planned.refusal or experiment.kind == "table":
-            continue
-        options = Options(
-            steps=chosen.steps,
-            warmup=chosen.warmup,
-            sampled=chosen.sampled,
-            timeout_s=chosen.timeout_s,
-            virtual_devices=planned.virtual_devices,
-            virtual_link=experiment.link if planned.virtual_devices else None,
-        )
-        rounds = max(chosen.rounds, experiment.min_rounds)
-        # A study gives each rank the same cores. One process that drives all devices gets all cores, so it
-        # must not share a study with worlds of several ranks.
-        parts = [
-            lab.name,
-            scale,
-            "process" if experiment.kind == "process" else "",
-            "virtual" if planned.virtual_devices else "",
-            "link" if options.virtual_link else "",
-            f"{rounds}-rounds" if rounds != chosen.rounds else "",
-        ]
-        name = "-".join(part for part in parts if part)
-        known = groups.setdefault(name, (options, rounds, {}))
-        if known[0] != options:
-            raise ValueError(
-                f"{lab.name}: the experiments of {name} differ in devices or link;"
-                f" {experiment.id} must say the same as the others"
-            )
-        known[2][planned.config] = None
-    return [
-        Study(name, list(configs), rounds=rounds, until=None, budget_s=None, options=options)
-        for name, (options, rounds, configs) in groups.items()
-    ]
-
-
-def _devices_of(experiment: Experiment, config: Config) -> int:
-    """Accelerators that a configuration uses on one machine."""
-    if experiment.kind == "ranks":
-        return config.world
-    wanted = dict(itertools.pairwise(config.arguments)).get("--devices")
-    return int(wanted) if wanted else experiment.devices
-
-
-def _as_arguments(values: dict[str, Value]) -> tuple[str, ...]:
-    """Sorted by name, so that two experiments that mean the same configuration share its runs."""
-    words: list[str] = []
-    for name, value in sorted(values.items()):
-        if value is True:
-            words.append(f"--{name}")
-        elif value is not False:
-            words += [f"--{name}", f"{value}"]
-    return tuple(words)

@@ -19,10 +19,11 @@ PACKAGE = Path(__file__).parents[2] / "paceline"
 FLOORS = (
     ("__main__",),
     ("cli",),
+    ("labs",),
     ("report",),
     ("explain",),
     ("measure", "findings", "check"),
-    ("launch", "analyse", "store", "selection", "labs"),
+    ("launch", "analyse", "store", "selection"),
     ("outcome", "spec", "torchrun", "agent", "worker", "store_file", "study_file"),
     ("ingest", "placement", "processes", "probe", "study", "virtual"),
     ("machine", "step_file", "toml_positions"),

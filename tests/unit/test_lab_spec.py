@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.labs.spec import SCALES, configs_of, find_lab, find_labs, load_lab, plan, studies_for
+from paceline.labs.plan import configs_of, plan, studies_for
+from paceline.labs.spec import SCALES, find_lab, find_labs, load_lab
 
 LAB = """
 name = "mini"

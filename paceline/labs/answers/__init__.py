@@ -1,0 +1,14 @@
+"""What the labs' reports say: one module per lab, written from measured numbers.
+
+In: a `LabData`. Out: one section per task of the lab, in the order of its tasks. A section refers to figures
+and tables of its own only, since a report leaves out the sections of tasks that were not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from paceline.labs.data import LabData
+from paceline.report.document import Section
+
+ANSWERS: dict[str, Callable[[LabData], list[Section]]] = {}

@@ -1,0 +1,65 @@
+"""Numbers as an answer says them: with unit and interval, and a verdict only where the interval allows one.
+
+In: metrics and launches. Out: short texts and ratios. Exercise: `pytest tests/unit/test_lab_answers.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from paceline.analyse.intervals import Array, ratio_over_rounds
+from paceline.analyse.steps import world_step_times
+from paceline.labs.data import LabRow
+from paceline.record import Metric, RunRecord
+from paceline.report.units import choose_unit
+
+
+def say(metric: Metric | None, *, interval: bool = True) -> str:
+    """`12.3 ms (11.9–12.8)`; "not measured" where there is no number."""
+    if metric is None or not math.isfinite(metric.median):
+        return "not measured"
+    unit = choose_unit([metric.median], metric.unit)
+    text = unit.show(metric.median)
+    if interval and metric.low < metric.high:
+        low, high = (unit.show(value).removesuffix(unit.name).rstrip() for value in (metric.low, metric.high))
+        text += f" ({low}–{high})"
+    return text
+
+
+def say_share(share: float) -> str:
+    """`12 %`, with a decimal below 10."""
+    return f"{share * 100:.1f} %" if 0 < abs(share) < 0.0995 else f"{share * 100:.0f} %"
+
+
+def ratio_of(
+    top: LabRow, bottom: LabRow, *, work: float = 1.0, of: Callable[[RunRecord], Array] | None = None
+) -> Metric | None:
+    """Step time of `top` over step time of `bottom`, within rounds; × `work` where a step of the two is
+    not the same number of samples. `of` chooses other times than the step's."""
+    of = of or world_step_times
+    by_round = {run.round: run for run in bottom.runs}
+    pairs = [(of(run), of(by_round[run.round])) for run in top.runs if run.round in by_round]
+    return scaled(ratio_over_rounds(pairs), work)
+
+
+def scaled(metric: Metric | None, factor: float, unit: str | None = None) -> Metric | None:
+    """The same number in another measure: a step's time per sample, for one."""
+    if metric is None:
+        return None
+    low, median, high = sorted(value * factor for value in (metric.low, metric.median, metric.high))
+    return Metric(median, low, high, metric.n, unit or metric.unit)
+
+
+def is_above(metric: Metric | None, limit: float = 1.0) -> bool:
+    """Whether the whole interval lies above the limit."""
+    return metric is not None and metric.median > limit and not metric.low <= limit
+
+
+def is_below(metric: Metric | None, limit: float = 1.0) -> bool:
+    return metric is not None and metric.median < limit and not metric.high >= limit
+
+
+def first_reason(rows: Sequence[LabRow]) -> str | None:
+    """Why one of these rows is missing; None when all were measured."""
+    return next((row.reason or "not measured" for row in rows if not row.is_measured), None)
