@@ -51,7 +51,7 @@ STEP_METRICS = (
 )
 
 # What the sampled steps yield, per rank; the keys of each are listed in docs/metrics.md.
-FACTS = ("communication", "memory", "precision", "gradients", "devices", "timeline")
+FACTS = ("communication", "memory", "precision", "gradients", "batch", "devices", "timeline")
 
 
 @dataclass

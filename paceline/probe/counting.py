@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils.flop_counter import flop_registry
 
+from paceline.probe.batch import BatchCounter
 from paceline.probe.clock import StepClock
 from paceline.probe.collectives import Collective, flatten, read_collective
 from paceline.probe.devices import DeviceLedger
@@ -36,6 +37,7 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._device_type = device_type
         self._ledger = MemoryLedger(device_type)
         self._devices = DeviceLedger(device_type)
+        self._batch = BatchCounter()
         self._collectives: list[Collective] = []
         self._micro_steps_with_collectives: set[int] = set()
         self._flops: dict[str, float] = defaultdict(float)
@@ -43,10 +45,12 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def start(self) -> None:
         self._ledger.start(self._known_tensors())
         self._devices.start()
+        self._roots.on_call = self._batch.called
         self.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
         self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._roots.on_call = None
         self._ledger.settle(self._known_tensors())
         self._ledger.stop()
 
@@ -88,10 +92,8 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
             "precision": {"matmul_flops": dict(self._flops)},
             "memory": memory,
         }
-        devices = self._devices.report()
-        if devices is not None:
-            facts["devices"] = devices
-        return facts
+        only_at_times = {"devices": self._devices.report(), "batch": self._batch.fact()}
+        return facts | {name: fact for name, fact in only_at_times.items() if fact is not None}
 
     def _count_collective(self, collective: Collective) -> None:
         self._collectives.append(collective)

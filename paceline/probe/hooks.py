@@ -33,6 +33,8 @@ class Roots:
         # Asked at every call, so by number: a weak set would make an object for each question.
         self.module_ids: set[int] = set()
         self._last_optimizer_id = 0
+        # In the counted step, who wants to know what the models are called with.
+        self.on_call: Callable[[torch.nn.Module, tuple[Any, ...], int], None] | None = None
 
     def add_module(self, module: torch.nn.Module) -> None:
         self.modules.add(module)
@@ -167,6 +169,8 @@ def _watch_models(clock: StepClock, roots: Roots) -> None:
         @functools.wraps(inherited)
         def call_root(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             if id(module) in roots.module_ids:
+                if roots.on_call is not None:
+                    roots.on_call(module, (*args, *kwargs.values()), clock.micro_steps)
                 clock.note(MODEL_CALLED)
             return inherited(module, *args, **kwargs)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,27 @@ def run(
     )
     assert record.status == "ok", (record.cause, record.traceback)
     return record
+
+
+def test_a_rank_starts_fast() -> None:
+    # benchmarks/harness.py measures the time; this names the modules that would cost it.
+    program = (
+        "import sys, torch; before = set(sys.modules); import paceline.worker, paceline.probe; "
+        "print(*{name.split('.')[0] if not name.startswith('torch.') else '.'.join(name.split('.')[:3]) "
+        "for name in set(sys.modules) - before})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    new = set(done.stdout.split())
+    assert not new & {
+        "numpy",
+        "scipy",
+        "pydantic",
+        "typer",
+        "rich",
+        "torch._dynamo",
+        "torch.distributed.fsdp",
+    }
+    assert len(new) < 15, new
 
 
 def test_accelerate(tmp_path: Path) -> None:

@@ -141,6 +141,14 @@ def test_no_sync_synchronises_once_per_optimizer_step(measured) -> None:
     assert "accumulation_synchronises" not in codes(record)
 
 
+def test_samples_are_those_of_all_ranks_and_micro_steps(measured) -> None:
+    record = measured("known_accumulation.py", 2)
+    metrics = explained(record).metrics
+    samples_per_step = 2 * 4 * 8
+    step_time_s = metrics["step_time_s"].median
+    assert metrics["throughput_samples_s"].median == pytest.approx(samples_per_step / step_time_s)
+
+
 def test_synchronising_on_every_micro_step_is_told(measured) -> None:
     record = measured("known_accumulation.py", 2, "--sync-always")
     communication = record.ranks[0].facts["communication"]
