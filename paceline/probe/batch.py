@@ -49,7 +49,7 @@ def _has_own_samples(model: torch.nn.Module) -> bool:
     kinds: tuple[type, ...] = (torch.nn.parallel.DistributedDataParallel,)
     fsdp = sys.modules.get(
         "torch.distributed.fsdp"
-    )  # three quarters of a second to import: only a script does
+    )  # importing it takes 0.75 s
     if fsdp is not None:
         kinds += (fsdp.FSDPModule, fsdp.FullyShardedDataParallel)
     return any(isinstance(module, kinds) for module in model.modules())
