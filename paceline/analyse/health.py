@@ -82,10 +82,8 @@ def _disturbed_share(run: RunRecord) -> float:
 
 
 def _most(values: Array) -> Array:
-    """The largest over ranks, per step; NaN where no rank knows."""
-    if not values.size:
-        return np.empty(0)
-    return np.where(np.isnan(values).all(axis=0), np.nan, np.nan_to_num(values, nan=-np.inf).max(axis=0))
+    """The largest over the ranks that know it, per step."""
+    return np.fmax.reduce(values, axis=0) if values.size else np.empty(0)
 
 
 def _last(values: Array) -> float:

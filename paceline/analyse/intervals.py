@@ -27,12 +27,15 @@ MAX_DRAWN = 5_000_000
 # Launches that must agree before a narrow interval is believed: two may be alike by chance.
 MIN_ROUNDS_TO_STOP = 3
 
+# Of e, that a float still holds: two launches that differ wildly have an interval without end.
+LARGEST_EXPONENT = 700.0
+
 # The metrics that `--until` is about: every step time, and every ratio between rows.
 WATCHED = ("step_time_s", "speedup")
 
 
 def median_over_rounds(rounds: Sequence[Array], unit: str) -> Metric | None:
-    """The median of all steps of all rounds, none negative; a round is one launch's steps in order."""
+    """The median of all steps of all rounds; a round is one launch's steps in order."""
     rounds = [steps[np.isfinite(steps)] for steps in rounds]
     rounds = [steps for steps in rounds if len(steps)]
     if not rounds:
@@ -43,7 +46,8 @@ def median_over_rounds(rounds: Sequence[Array], unit: str) -> Metric | None:
     replicates = np.median(np.concatenate(drawn, axis=1), axis=1)
     within = _percentiles(replicates, median, num_blocks)
     low, high = _hull(median, [within, _between_launches([float(np.median(steps)) for steps in rounds])])
-    return Metric(median, max(low, 0.0), high, len(pooled), unit)
+    # Times are not negative, though a wall clock that was set back may say so.
+    return Metric(median, max(low, min(median, 0.0)), high, len(pooled), unit)
 
 
 def ratio_over_rounds(pairs: Sequence[tuple[Array, Array]], unit: str = "ratio") -> Metric | None:
@@ -167,7 +171,9 @@ def _between_launches(medians: Sequence[float]) -> tuple[float, float]:
     quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
     half = float(quantile * np.std(values, ddof=1) / math.sqrt(len(values)))
     low, high = centre - half, centre + half
-    return (math.exp(low), math.exp(high)) if logarithmic else (low, high)
+    if logarithmic:
+        return math.exp(low), math.exp(min(high, LARGEST_EXPONENT))
+    return (max(low, 0.0), high) if np.all(values >= 0) else (low, high)
 
 
 def _hull(median: float, intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:

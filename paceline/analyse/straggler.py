@@ -66,11 +66,11 @@ class SlowSteps:
 
 def find_straggler(runs: Sequence[RunRecord]) -> Straggler | None:
     """The one straggler of a configuration, if the rounds agree on it."""
-    runs = [run for run in runs if world_step_times(run).size and len(ranks_by_number(run)) > 1]
+    runs = [run for run in runs if len(ranks_by_number(run)) > 1 and _is_timed(run)]
     if not runs or any(_is_pipeline(run) for run in runs):
         return None  # the stages of a pipeline wait for each other by design
     step_s = float(np.median(np.concatenate([world_step_times(run) for run in runs])))
-    lateness = [late for run in runs if (late := _lateness(run)).size and np.isfinite(late).any()]
+    lateness = [late for run in runs if (late := _lateness(run)).size]
     if not lateness or len({late.shape[1] for late in lateness}) > 1:
         return None
     return (
@@ -82,7 +82,7 @@ def find_straggler(runs: Sequence[RunRecord]) -> Straggler | None:
 
 def find_slow_steps(runs: Sequence[RunRecord]) -> SlowSteps | None:
     """Slow steps of the whole world that return at the same distance in every round."""
-    worlds = [times for run in runs if len(times := world_step_times(run))]
+    worlds = [world_step_times(run) for run in runs if _is_timed(run)]
     if not worlds:
         return None
     usual_s = float(np.median(np.concatenate(worlds)))
@@ -97,19 +97,18 @@ def _lateness(run: RunRecord) -> Array:
         # Clocks of different machines: steps end together, so their ends tell the offsets.
         end_s = end_s - np.median(end_s - end_s[0], axis=1, keepdims=True)
     began_s = np.concatenate((np.full((len(end_s), 1), np.nan), end_s[:, :-1]), axis=1)
-    gaps = np.ptp(end_s, axis=0)
-    if np.nanmedian(gaps) > np.nanmedian(aligned(run, "step_time_s")):
+    if np.median(np.ptp(end_s, axis=0)) > np.median(world_step_times(run)):
         began_s = np.zeros_like(began_s)  # ranks that no collective joins: each on its own clock
     phases = [np.nan_to_num(aligned(run, f"{place}_s")) for place in PLACES[1:]]
     reached_s = np.cumsum([began_s, *phases], axis=0)[:, :, np.all(aligned(run, "kind") == TIMED, axis=0)]
     others_s = [np.median(np.delete(reached_s, rank, axis=1), axis=1) for rank in range(reached_s.shape[1])]
     lateness: Array = reached_s - np.stack(others_s, axis=1)
-    return lateness
+    return lateness[:, :, np.isfinite(lateness).all(axis=(0, 1))]
 
 
 def _always_late(run: RunRecord, lateness: Array, step_s: float) -> Straggler | None:
-    usual = np.nanmedian(lateness, axis=2)
-    place, row = np.unravel_index(np.nanargmax(usual), usual.shape)
+    usual = np.median(lateness, axis=2)
+    place, row = np.unravel_index(np.argmax(usual), usual.shape)
     if usual[place, row] < ALWAYS_SHARE * step_s:
         return None
     grew = np.diff(usual[: place + 1, row], prepend=0.0)
@@ -123,7 +122,7 @@ def _always_late(run: RunRecord, lateness: Array, step_s: float) -> Straggler | 
 
 def _late_at_times(run: RunRecord, rounds: Sequence[Array], step_s: float) -> Straggler | None:
     """A rank that is later than it usually is, at a rhythm or so often that it cannot be chance."""
-    latest = [np.max(late - np.nanmedian(late, axis=2, keepdims=True), axis=0) for late in rounds]
+    latest = [np.max(late - np.median(late, axis=2, keepdims=True), axis=0) for late in rounds]
     threshold_s = AT_TIMES_SHARE * step_s
     for row, rank in enumerate(ranks_by_number(run)):
         rhythm = _find_rhythm([late[row] for late in latest], threshold_s)
@@ -182,6 +181,12 @@ def _find_rhythm(rounds: Sequence[Array], threshold_s: float) -> Rhythm | None:
             if returns >= max(LEAST_RETURNS, NAMED_ARE_SLOW * len(named), explained):
                 return Rhythm(every, float(np.median(named[is_late])))
     return None
+
+
+def _is_timed(run: RunRecord) -> bool:
+    """Whether every timed step has a time and an end."""
+    times = world_step_times(run)
+    return bool(times.size and np.isfinite(times).all() and np.isfinite(aligned(run, "end_s")).all())
 
 
 def _is_pipeline(run: RunRecord) -> bool:

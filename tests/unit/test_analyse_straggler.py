@@ -139,7 +139,7 @@ def test_a_rank_that_is_late_without_a_rhythm_is_found_when_it_is_no_chance() ->
     straggler = find_straggler(runs_of(late))
     assert straggler is not None
     assert (straggler.rank, straggler.every, straggler.always) == (1, None, False)
-    assert straggler.share_of_steps == pytest.approx(8 / 30)
+    assert straggler.share_of_steps == pytest.approx(8 / 29)  # nobody saw the first step begin
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -203,6 +203,15 @@ def test_a_number_of_one_launch_has_no_interval_and_a_count_needs_none() -> None
     assert counted([], "count") is None
 
 
+def test_no_interval_of_times_goes_below_zero() -> None:
+    metric = one_per_round([0.0, 0.001, 0.003], "s")
+    assert metric is not None
+    assert metric.low == 0.0
+    loss = one_per_round([-1.0, -1.1, 0.2], "loss")
+    assert loss is not None
+    assert loss.low < -1.1
+
+
 def test_values_that_are_not_known_are_left_out() -> None:
     metric = median_over_rounds([np.array([math.nan, 1.0, 3.0]), np.array([math.nan])], "s")
     assert metric is not None
