@@ -21,6 +21,9 @@ DeviceLike = int | str | torch.device | None
 _library: Library
 _num_devices = 0
 
+# torch.utils.checkpoint saves the generators' states of devices that say this.
+_initialized = True
+
 
 def connect(library: Library, num_devices: int) -> None:
     """Give this module the library that it speaks for."""
@@ -89,14 +92,16 @@ class device:
 
     def __init__(self, device: DeviceLike) -> None:
         negative = isinstance(device, int) and device < 0  # as for CUDA: no device, no change
-        self.index = -1 if device is None or negative else index_of(device)
+        self.index = None if device is None or negative else index_of(device)
         self._before = -1
 
     def __enter__(self) -> None:
-        self._before = torch._C._accelerator_maybeExchangeDevice(self.index)
+        self._before = current_device()
+        if self.index is not None:
+            torch.accelerator.set_device_index(self.index)
 
     def __exit__(self, *raised: object) -> None:
-        torch._C._accelerator_maybeExchangeDevice(self._before)
+        torch.accelerator.set_device_index(self._before)
 
 
 class device_of(device):

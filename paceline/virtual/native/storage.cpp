@@ -29,11 +29,23 @@ void drop_shell(void* context) {
   delete shell;
 }
 
+// Null for memory that is not this allocator's.
 Shell* shell_of(const c10::DataPtr& pointer) {
-  TORCH_CHECK(
-      pointer.get_deleter() == &drop_shell,
-      "this storage was not allocated by a virtual device: it may be shared memory or a lazy copy");
-  return static_cast<Shell*>(pointer.get_context());
+  return pointer.get_deleter() == &drop_shell ? static_cast<Shell*>(pointer.get_context()) : nullptr;
+}
+
+void drop_storage(void* context) {
+  delete static_cast<c10::Storage*>(context);
+}
+
+c10::Storage over_foreign_memory(const c10::Storage& storage) {
+  auto* kept = new c10::Storage(storage);
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(),
+      storage.nbytes(),
+      c10::DataPtr(kept->mutable_data(), kept, &drop_storage, c10::Device(c10::DeviceType::CPU)),
+      /*allocator=*/nullptr,
+      /*resizable=*/false);
 }
 
 // The caller has reserved the bytes.
@@ -191,13 +203,17 @@ c10::Storage wrap_storage(c10::Storage cpu, c10::DeviceIndex device) {
       /*resizable=*/true);
 }
 
-const c10::Storage& cpu_storage(const c10::Storage& shell) {
-  return shell_of(shell.data_ptr())->cpu;
+c10::Storage cpu_storage(const c10::Storage& storage) {
+  const auto* shell = shell_of(storage.data_ptr());
+  return shell == nullptr ? over_foreign_memory(storage) : shell->cpu;
 }
 
 void refresh_shell(const c10::Storage& storage) {
   auto* impl = storage.unsafeGetStorageImpl();
   auto* shell = shell_of(impl->data_ptr());
+  if (shell == nullptr) {
+    return; // foreign memory cannot be resized
+  }
   const auto bytes = static_cast<int64_t>(shell->cpu.nbytes());
   if (shell->cpu.data() == impl->data() && shell->bytes == bytes) {
     return;
@@ -217,7 +233,8 @@ void refresh_shell(const c10::Storage& storage) {
 }
 
 void resize_storage(const c10::Storage& shell, size_t bytes) {
-  at::native::resize_bytes_cpu(cpu_storage(shell).unsafeGetStorageImpl(), bytes);
+  const auto cpu = cpu_storage(shell);
+  at::native::resize_bytes_cpu(cpu.unsafeGetStorageImpl(), bytes);
   refresh_shell(shell);
 }
 

@@ -13,8 +13,9 @@ c10::Allocator* virtual_allocator();
 // Counts the CPU storage on the device and puts a shell around it.
 c10::Storage wrap_storage(c10::Storage cpu, c10::DeviceIndex device);
 
-// The CPU storage inside a virtual one.
-const c10::Storage& cpu_storage(const c10::Storage& shell);
+// The CPU storage inside a virtual one. Memory that PyTorch declared to be on the device without
+// asking this allocator (at::from_blob) is CPU memory too, and gets a CPU storage for the moment.
+c10::Storage cpu_storage(const c10::Storage& storage);
 
 // Follows a CPU storage that a kernel has resized: its bytes moved, and the count changes.
 void refresh_shell(const c10::Storage& shell);

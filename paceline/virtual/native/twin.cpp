@@ -48,7 +48,7 @@ at::Tensor cpu_twin(const at::Tensor& tensor) {
 }
 
 void Correspondence::add(const c10::Storage& cpu, const c10::Storage& shell) {
-  pairs_.emplace_back(cpu.unsafeGetStorageImpl(), shell);
+  pairs_.emplace_back(cpu, shell);
 }
 
 void Correspondence::add_tensor(const at::Tensor& twin, const at::Tensor& original) {
@@ -57,7 +57,7 @@ void Correspondence::add_tensor(const at::Tensor& twin, const at::Tensor& origin
 
 const c10::Storage* Correspondence::find(const c10::Storage& cpu) const {
   for (const auto& [known, shell] : pairs_) {
-    if (known == cpu.unsafeGetStorageImpl()) {
+    if (known.unsafeGetStorageImpl() == cpu.unsafeGetStorageImpl()) {
       return &shell;
     }
   }

@@ -24,8 +24,7 @@ class Correspondence {
   const c10::Storage* find(const c10::Storage& cpu) const;
 
  private:
-  // Identity of the CPU storage; it stays alive inside its shell.
-  c10::SmallVector<std::pair<const c10::StorageImpl*, c10::Storage>, 8> pairs_;
+  c10::SmallVector<std::pair<c10::Storage, c10::Storage>, 8> pairs_; // CPU storage, its shell
 };
 
 // A virtual tensor over the bytes of a CPU tensor, counted on the device if they are new there.

@@ -1,0 +1,84 @@
+"""A script that says `cuda` by name. It changes this process for good, so it has a file of its own."""
+
+from __future__ import annotations
+
+import io
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import paceline.virtual as virtual
+
+virtual.install(devices=5, as_cuda=True)
+
+
+def test_devices_tensors_modules() -> None:
+    assert torch.cuda.is_available()
+    assert torch.cuda.device_count() == 5
+    device = torch.device("cuda:1")
+    assert device == torch.device("virtual:1")
+    model = nn.Linear(4, 4).cuda(2)
+    x = torch.randn(3, 4, device="cuda:2")
+    assert x.is_cuda
+    assert not x.cpu().is_cuda
+    assert model(x).to(device).device.index == 1
+    assert torch.zeros(2).cuda().device.index == 0
+    torch.cuda.set_device("cuda:3")
+    assert torch.zeros(2, device="cuda").device.index == 3
+
+
+def test_memory_streams_events() -> None:
+    x = torch.ones(10, device="cuda:4")
+    assert torch.cuda.memory_allocated("cuda:4") >= 40
+    assert torch.cuda.get_device_properties(4).total_memory > 0
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        x = x.add(1)
+    end.record()
+    torch.cuda.synchronize()
+    assert start.elapsed_time(end) > 0
+    assert x.sum().item() == 20
+
+
+def test_mixed_precision() -> None:
+    model = nn.Linear(4, 4).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        out = model(torch.ones(2, 4, device="cuda"))
+    assert out.dtype == torch.bfloat16
+    scaler.scale(out.float().sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+class NamesCuda(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) + torch.zeros(4, device=f"cuda:{x.get_device()}")
+
+
+def test_data_parallel_translates_in_its_threads() -> None:
+    model = nn.DataParallel(NamesCuda().cuda(), device_ids=[0, 1, 2])
+    model(torch.randn(6, 4).cuda()).sum().backward()
+    assert model.module.layer.weight.grad.is_cuda
+
+
+def test_saved_and_loaded_under_the_name_cuda() -> None:
+    file = io.BytesIO()
+    torch.save({"w": torch.ones(2, device="cuda:1")}, file)
+    file.seek(0)
+    assert torch.load(file, map_location="cuda:0")["w"].device.index == 0
+
+
+def test_nccl_means_gloo() -> None:
+    dist.init_process_group("nccl", rank=0, world_size=1, store=dist.HashStore())
+    x = torch.ones(2, device="cuda")
+    dist.all_reduce(x)
+    assert x.tolist() == [1, 1]
+    dist.destroy_process_group()

@@ -1,0 +1,91 @@
+"""The build of the library: once, by one of many, and with one message where there is no compiler."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paceline.virtual.units import Link, parse_link, parse_size
+
+INSTALL = "import paceline.virtual as virtual; virtual.install(2)"
+BUILD = "from paceline.virtual.build import build_library; print(build_library())"
+
+
+def start(code: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_without_a_compiler_there_is_one_clear_message(tmp_path: Path) -> None:
+    code = f"try:\n    {INSTALL}\nexcept ValueError as error:\n    print(type(error).__name__, error)"
+    out, err = start(code, XDG_CACHE_HOME=str(tmp_path), CXX="no-such-compiler").communicate()
+    assert out.startswith("CompilerMissing virtual devices need a C++ compiler once")
+    assert "Everything else in Paceline works without it" in out
+    assert err == ""
+
+
+def test_two_ranks_build_once(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    compiler = tmp_path / "compiler"
+    # Slow enough for the second rank to arrive in the middle; what it builds is never loaded.
+    script = f"""#!/bin/sh
+echo "$@" >> {calls}
+sleep 1
+while [ "$1" != -o ]; do shift; done
+echo library > "$2"
+"""
+    compiler.write_text(script)
+    compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
+    ranks = [start(BUILD, XDG_CACHE_HOME=str(tmp_path / "cache"), CXX=str(compiler)) for _ in range(2)]
+    results = [rank.communicate() for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], results
+    assert results[0][0] == results[1][0]
+    assert len(calls.read_text().splitlines()) == 3  # two units and the link
+    assert sum("building virtual devices" in err for _, err in results) == 1
+
+
+def test_failing_compiler_is_quoted(tmp_path: Path) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\necho too old >&2\nexit 1\n")
+    compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
+    out, err = start(BUILD, XDG_CACHE_HOME=str(tmp_path / "cache"), CXX=str(compiler)).communicate()
+    assert "CompilerFailed" in err
+    assert "too old" in err
+    assert not list((tmp_path / "cache").rglob("*.so"))
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    code = "import sys, paceline.virtual; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(("text", "size"), [("8GiB", 8 * 2**30), ("500 MB", 5 * 10**8), ("64", 64), (7, 7)])
+def test_sizes(text: str | int, size: int) -> None:
+    assert parse_size(text) == size
+
+
+def test_links() -> None:
+    assert parse_link("12GB/s,5ms") == Link(12e9, 0.005)
+    assert parse_link("1GiB/s") == Link(2**30, 0.0)
+
+
+@pytest.mark.parametrize("text", ["8 apples", "GiB", "1.2.3MB"])
+def test_bad_sizes_say_what_to_write(text: str) -> None:
+    with pytest.raises(ValueError, match="8GiB"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["12GB", "12GB/s,5 minutes", "0GB/s,5us", "fast/s"])
+def test_bad_links_say_what_to_write(text: str) -> None:
+    with pytest.raises(ValueError, match=r"12GB/s|8GiB|5us"):
+        parse_link(text)
