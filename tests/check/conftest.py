@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -17,7 +18,12 @@ from paceline.ingest import read_ranks
 from paceline.outcome import Ended
 
 RANKS = 2
-RunScript = Callable[[Path], Seen]
+
+
+class RunScript(Protocol):
+    """Run a script on observed ranks; with virtual devices on one."""
+
+    def __call__(self, script: Path, *, devices: int = 0) -> Seen: ...
 
 
 @pytest.fixture(scope="session")
@@ -37,10 +43,10 @@ def rank_server() -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture(scope="session")
 def run_script(rank_server: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> RunScript:
-    """Run a script on two observed ranks."""
-
-    def run(script: Path) -> Seen:
+    def run(script: Path, *, devices: int = 0) -> Seen:
+        num_ranks = 1 if devices else RANKS
         run_dir = tmp_path_factory.mktemp(script.stem)
+        virtual = {"devices": devices, "memory": None, "link": None, "as_cuda": False}
         spec = {
             "version": 1,
             "out": str(run_dir),
@@ -52,18 +58,18 @@ def run_script(rank_server: subprocess.Popen[str], tmp_path_factory: pytest.Temp
             "placement": "plain",
             "cores": [],
             "added_environment": [],
-            "virtual": None,
+            "virtual": virtual if devices else None,
             "nnodes": 1,
             "observer": OBSERVER,
         }
         (run_dir / "spec.json").write_text(json.dumps(spec))
         assert rank_server.stdin
         assert rank_server.stdout
-        order = {"script": str(script), "run_dir": str(run_dir), "ranks": RANKS}
+        order = {"script": str(script), "run_dir": str(run_dir), "ranks": num_ranks}
         rank_server.stdin.write(json.dumps(order) + "\n")
         rank_server.stdin.flush()
         codes = json.loads(rank_server.stdout.readline())
-        tails = {rank: (run_dir / f"rank{rank}.log").read_text()[-4000:] for rank in range(RANKS)}
+        tails = {rank: (run_dir / f"rank{rank}.log").read_text()[-4000:] for rank in range(num_ranks)}
         ended = Ended(
             script=script,
             logs=read_ranks(run_dir),
@@ -81,6 +87,6 @@ def run_script(rank_server: subprocess.Popen[str], tmp_path_factory: pytest.Temp
             to_end=True,
         )
         failure = explain_failure(ended, 60.0)
-        return Seen(read_folder(run_dir), RANKS, failure, find_line(failure, script.name))
+        return Seen(read_folder(run_dir), num_ranks, failure, find_line(failure, script.name))
 
     return run

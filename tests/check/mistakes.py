@@ -19,13 +19,14 @@ class Mistake:
     program: str  # a correct one
     edits: tuple[tuple[str, str], ...]  # text that occurs once → what stands there instead
     fails: frozenset[str]
+    devices: int = 0  # virtual ones
     line: str = ""  # what the line that the first of `fails` names must contain
 
 
 def mistake(
-    name: str, lab: str, program: str, *edits: tuple[str, str], fails: str, line: str = ""
+    name: str, lab: str, program: str, *edits: tuple[str, str], fails: str, line: str = "", devices: int = 0
 ) -> Mistake:
-    return Mistake(name, lab, program, edits, frozenset(fails.split()), line)
+    return Mistake(name, lab, program, edits, frozenset(fails.split()), devices, line)
 
 
 def write_script(wrong: Mistake, folder: Path) -> Path:
@@ -370,5 +371,75 @@ MISTAKES = (
         ("GLOBAL_BATCH // world", "GLOBAL_BATCH"),
         fails="global_batch",
         line="model(x)",
+    ),
+    mistake(
+        "clock_starts_after_forward",
+        "hw1",
+        EACH_STEP,
+        (
+            "    start = time.time()\n    loss = loss_fn(model(x), y)\n",
+            "    loss = loss_fn(model(x), y)\n    start = time.time()\n",
+        ),
+        fails="timing",
+        line="start = time.time()",
+    ),
+    # Devices.
+    mistake(
+        "two_devices_by_number",
+        "hw3",
+        DYNAMIC,
+        ("min(torch.accelerator.device_count(), DEPTH)", "2"),
+        fails="even_split few_layers",
+        line="nn.Linear(16, 16)",
+        devices=3,
+    ),
+    mistake(
+        "remainder_on_the_last_device",
+        "hw3",
+        DYNAMIC,
+        ("(device < DEPTH % count)", "(device >= count - DEPTH % count)"),
+        fails="even_split few_layers",
+        line="nn.Linear(16, 16)",
+        devices=3,
+    ),
+    mistake(
+        "layers_take_turns",
+        "hw3",
+        DYNAMIC,
+        (
+            'nn.Linear(16, 16).to(f"{kind}:{device}")',
+            'nn.Linear(16, 16).to(f"{kind}:{len(self.layers) % count}")',
+        ),
+        ("torch.device(kind, device))", "torch.device(kind, len(self.layer_devices) % count))"),
+        fails="even_split few_layers",
+        line="nn.Linear(16, 16)",
+        devices=3,
+    ),
+    mistake(
+        "data_goes_back_in_between",
+        "hw3",
+        DYNAMIC,
+        ("            x = x.to(device)\n", "            x = x.to(self.layer_devices[0]).to(device)\n"),
+        fails="moves",
+        line="x = x.to(self.layer_devices[0]).to(device)",
+        devices=3,
+    ),
+    mistake(
+        "a_layer_left_out",
+        "hw3",
+        DYNAMIC,
+        ("zip(self.layers, self.layer_devices, strict=True)", "zip(self.layers[1:], self.layer_devices[1:])"),
+        fails="all_layers",
+        line="model(x)",
+        devices=3,
+    ),
+    mistake(
+        "clock_read_without_waiting",
+        "hw3",
+        DYNAMIC,
+        ("    torch.accelerator.synchronize()\n", ""),
+        fails="waiting",
+        line="time.perf_counter() - start",
+        devices=3,
     ),
 )

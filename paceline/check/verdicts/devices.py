@@ -25,6 +25,12 @@ def placed_layers(seen: Seen) -> list[str]:
     return [device for _, device, _ in model["layers"]] if model else []
 
 
+def where_built(seen: Seen) -> Event | None:
+    """The line that made the first layer."""
+    made = (event for event in seen.main.all("made") if event["kind"] == "model")
+    return next(made, None) or seen.main.first("model")
+
+
 def first_forward(seen: Seen) -> Event | None:
     return next((micro.forward for micro in seen.main.micros if micro.forward), None)
 
@@ -59,7 +65,7 @@ def judge_halves(seen: Seen) -> Verdict:
         return fails(
             f"the layers are on {count(len(names), 'device')}: {', '.join(names)}",
             "put layer i on device 0 if i < depth // 2, else on device 1",
-            seen.main.first("model"),
+            where_built(seen),
         )
     half = len(devices) // 2
     if devices == [devices[0]] * half + [devices[-1]] * (len(devices) - half):
@@ -67,7 +73,7 @@ def judge_halves(seen: Seen) -> Verdict:
     return fails(
         f"{describe(devices)}; with {len(devices)} layers the first {half} belong on device 0",
         "put layer i on device 0 if i < depth // 2, else on device 1",
-        seen.main.first("model"),
+        where_built(seen),
     )
 
 
@@ -77,7 +83,7 @@ def judge_even_split(seen: Seen) -> Verdict:
     if not devices or not available:
         return unknown("no model on accelerators was seen")
     counts = list(Counter(devices).values())  # in the order of the layers
-    model = seen.main.first("model")
+    model = where_built(seen)
     in_blocks = 1 + sum(a != b for a, b in itertools.pairwise(devices)) == len(counts)
     wanted = min(available, len(devices))
     if len(counts) < wanted:

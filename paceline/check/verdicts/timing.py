@@ -171,16 +171,29 @@ def judge_warmup(seen: Seen) -> Verdict:
         return unknown("no number is printed after the last step")
     if len(known) < len(durations) or len(known) <= MOST_DROPPED:
         return judge_total(rank, printed)
-    matches = [dropped for dropped in range(MOST_DROPPED + 1) if states(printed, known[dropped:])]
-    if any(dropped >= WARMUP_STEPS for dropped in matches):
-        return passes(f"what is reported leaves out the first {max(matches)} steps")
-    if matches:
-        return fails(
-            f"what is reported leaves out {count(max(matches), 'step')} of warm-up",
-            f"leave the first {WARMUP_STEPS} steps out of the mean",
-            find_report(rank),
-        )
-    return unknown("no printed number is the mean or median of the timed steps")
+    dropped = find_dropped(printed, known)
+    if dropped is None:
+        return unknown("no printed number is the mean or median of the timed steps")
+    if dropped >= WARMUP_STEPS:
+        return passes(f"what is reported leaves out the first {dropped} steps")
+    return fails(
+        f"what is reported leaves out {count(dropped, 'step')} of warm-up",
+        f"leave the first {WARMUP_STEPS} steps out of the mean",
+        find_report(rank),
+    )
+
+
+def find_dropped(printed: list[tuple[float, int]], durations: list[float]) -> int | None:
+    """How many of the first steps must be left out for what was printed to be the mean or median."""
+    # A number of few digits agrees with many means by chance, so the likely ones are tried first.
+    likely = (WARMUP_STEPS, 0)
+    others = [dropped for dropped in range(MOST_DROPPED + 1) if dropped not in likely]
+    for least_value, choices in ((100, likely), (1000, others)):
+        precise = [(number, decimals) for number, decimals in printed if number * 10**decimals >= least_value]
+        matches = [dropped for dropped in choices if states(precise, durations[dropped:])]
+        if matches:
+            return matches[0] if len(matches) == 1 or choices == likely else None
+    return None
 
 
 def judge_total(rank: Rank, printed: list[tuple[float, int]]) -> Verdict:
@@ -221,13 +234,14 @@ def find_report(rank: Rank) -> Event | None:
 def states(printed: list[tuple[float, int]], durations: list[float]) -> bool:
     """Is one of the printed numbers the mean, the median or the sum of these, or steps per second?"""
     wanted = [statistics.mean(durations), statistics.median(durations), sum(durations)]
-    values = [value * unit for value in wanted for unit in UNITS] + [1 / wanted[0]]
-    for number, decimals in printed:
-        if number * 10**decimals < 100:
-            continue  # two digits agree with too much
-        if any(math.isclose(number, value, abs_tol=0.51 * 10**-decimals) for value in values):
-            return True
-    return False
+    values = [value * unit for value in wanted for unit in UNITS]
+    if wanted[0] > 0:
+        values.append(1 / wanted[0])
+    return any(
+        math.isclose(number, value, rel_tol=0, abs_tol=0.51 * 10**-decimals)
+        for number, decimals in printed
+        for value in values
+    )
 
 
 def judge_prints(seen: Seen) -> Verdict:

@@ -25,6 +25,12 @@ DDP = torch.nn.parallel.DistributedDataParallel
 OnForward = Callable[[tuple[Any, ...], dict[str, Any], Any], None]
 
 
+def own_parameters(module: torch.nn.Module) -> list[torch.Tensor]:
+    """Not those of the modules inside it. DataParallel's replicas keep theirs under another name."""
+    own: Any = getattr(module, "_former_parameters", None) or module._parameters
+    return [parameter for parameter in own.values() if parameter is not None]
+
+
 class ModelWatch:
     """The call under way, and the model that the script calls."""
 
@@ -77,7 +83,7 @@ class ModelWatch:
 
     def _began(self, module: torch.nn.Module, args: Any) -> None:
         if threading.get_ident() != self._thread:
-            self._other_devices.update(str(p.device) for p in module._parameters.values() if p is not None)
+            self._other_devices.update(str(parameter.device) for parameter in own_parameters(module))
         elif self._trace.listens:
             if not self._stack and next(module.parameters(), None) is not None:
                 self._root_began(module)
@@ -95,7 +101,7 @@ class ModelWatch:
         if threading.get_ident() != self._thread or not self._trace.listens or not self._stack:
             return
         self._stack.pop()
-        parameter = next((p for p in module._parameters.values() if p is not None), None)
+        parameter = next(iter(own_parameters(module)), None)
         if parameter is not None:
             device = parameter.device
             kind = str(output.dtype) if isinstance(output, torch.Tensor) else ""
@@ -134,7 +140,7 @@ class ModelWatch:
         layers = [
             [name, str(next(iter(own)).device), sum(p.numel() for p in own)]
             for name, part in inner.named_modules()
-            if (own := [p for p in part._parameters.values() if p is not None])
+            if (own := own_parameters(part))
         ]
         self._trace.write(
             "model",
