@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from paceline.analyse.communication import communication_metrics
+from paceline.analyse.devices import device_metrics
 from paceline.analyse.health import health_metrics
 from paceline.analyse.memory import memory_metrics
 from paceline.analyse.scaling import scaling_metrics
@@ -80,4 +81,10 @@ def _metrics(key: RowKey, measured: dict[RowKey, list[RunRecord]]) -> dict[str, 
     metrics = step_metrics(runs)
     if base is not None:
         metrics |= scaling_metrics(measured[base], runs)
-    return {**metrics, **communication_metrics(runs), **memory_metrics(runs), **health_metrics(runs)}
+    return {
+        **metrics,
+        **communication_metrics(runs),
+        **memory_metrics(runs),
+        **device_metrics(runs),
+        **health_metrics(runs),
+    }

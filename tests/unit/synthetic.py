@@ -171,3 +171,33 @@ def memory(**bytes_by_category: int) -> dict[str, Any]:
         "resident_peak_bytes": total + 2000,
         "device_peak_bytes": None,
     }
+
+
+def devices(
+    *,
+    peak_bytes: Sequence[int],
+    transfers: Sequence[tuple[int, int, int, int]] = (),
+    forward_transfers: Sequence[tuple[int, int, int, int]] | None = None,
+    busy: Mapping[int, Sequence[tuple[float, float]]] | None = None,
+    counted_by: str = "device",
+) -> dict[str, Any]:
+    """The fact "devices" of one process. Copies: (from, to, count, bytes), where -1 is the host."""
+
+    def rows(copies: Sequence[tuple[int, int, int, int]]) -> list[dict[str, Any]]:
+        places = [
+            ["cpu" if index < 0 else f"virtual:{index}" for index in (source, target)]
+            for source, target, _, _ in copies
+        ]
+        return [
+            {"from": source, "to": target, "count": count, "bytes": num_bytes}
+            for (source, target), (_, _, count, num_bytes) in zip(places, copies, strict=True)
+        ]
+
+    return {
+        "device_type": "virtual",
+        "counted_by": counted_by,
+        "peak_bytes": list(peak_bytes),
+        "transfers": rows(transfers),
+        "forward_transfers": rows(transfers if forward_transfers is None else forward_transfers),
+        "busy": {str(device): [list(span) for span in spans] for device, spans in (busy or {}).items()},
+    }

@@ -6,14 +6,17 @@ import math
 import re
 from pathlib import Path
 
-from synthetic import communication, make_rank, make_run, memory
+from synthetic import communication, devices, make_rank, make_run, memory
 
 from paceline.analyse import summarise
 from paceline.record import STEP_METRICS, Row
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
-# The precisions depend on the script.
-PATTERN = re.compile(r"^matmul_flops\..+$")
+# The precisions depend on the script, the devices on the machine.
+PATTERNS = {
+    re.compile(r"^matmul_flops\..+$"): "matmul_flops.<precision>",
+    re.compile(r"^(\w+_of_device)\.\d+$"): r"\1.<device>",
+}
 
 
 def everything() -> list[Row]:
@@ -24,6 +27,7 @@ def everything() -> list[Row]:
         "precision": {"matmul_flops": {"float32": 1.0, "bfloat16": 2.0}},
         "gradients": {"norms": [1.0]},
         "timeline": {"steps": [], "compute_share": 0.8},
+        "devices": devices(peak_bytes=[8, 16], transfers=[(0, 1, 2, 64)], busy={0: [(0, 1)], 1: [(1, 2)]}),
     }
     runs = []
     for world in (1, 2):
@@ -42,11 +46,13 @@ def documented() -> dict[str, str]:
 
 
 def reported() -> dict[str, str]:
-    return {
-        PATTERN.sub("matmul_flops.<precision>", name): metric.unit
-        for row in everything()
-        for name, metric in row.metrics.items()
-    }
+    return {_documented_as(name): metric.unit for row in everything() for name, metric in row.metrics.items()}
+
+
+def _documented_as(name: str) -> str:
+    for pattern, written in PATTERNS.items():
+        name = pattern.sub(written, name)
+    return name
 
 
 def test_what_is_reported_is_documented_and_the_reverse() -> None:
