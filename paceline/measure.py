@@ -64,7 +64,8 @@ def measure(
 
 def cores_for_each_rank(study: Study, num_cores: int) -> int:
     """The same number in every world of a study, or the rows would compare different devices."""
-    return max(1, num_cores // max(config.world for config in study.configs))
+    largest = study.largest_world or max(config.world for config in study.configs)
+    return max(1, num_cores // largest)
 
 
 @contextmanager

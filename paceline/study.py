@@ -91,6 +91,8 @@ class Study:
     until: float | None = None  # half-width of the interval of every ratio, as a share
     budget_s: float | None = None
     options: Options = field(default_factory=Options)
+    # Whose ranks divide the cores among them, where that is a world of another part of the same study.
+    largest_world: int | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name)

@@ -1,7 +1,7 @@
 """From a lab to what is run: every configuration of a scale, and the studies that measure them.
 
-In: a `Lab`, a scale, perhaps a task and an option, the machine's accelerators. Out: configurations, each
-with its study or the reason why it cannot run. Exercise: `pytest tests/unit/test_lab_spec.py`.
+In: a `Lab`, a scale, perhaps a task and an option, and what the machine has. Out: configurations, each with
+its study or the reason why it cannot run. Exercise: `pytest tests/unit/test_lab_spec.py`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,18 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+from paceline.labs.fit import refuse_too_large
 from paceline.labs.spec import Change, Experiment, Lab, ScaleName, Value
 from paceline.study import Config, Options, Study
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a machine has for a lab."""
+
+    accelerators: int = 0
+    memory_bytes: int | None = None  # of the machine, or of each accelerator where there are two or more
+    no_virtual: str | None = None  # why it cannot have virtual devices
 
 
 @dataclass(frozen=True)
@@ -53,39 +63,55 @@ def configs_of(lab: Lab, scale: ScaleName, experiment: Experiment) -> list[Confi
 
 
 def plan(
-    lab: Lab, scale: ScaleName, task: str | None = None, option: str | None = None, accelerators: int = 0
+    lab: Lab, scale: ScaleName, task: str | None = None, option: str | None = None, host: Host | None = None
 ) -> list[Planned]:
-    """What a task (all of them for None) measures on a machine with so many accelerators.
+    """What a task (all of them for None) measures on a machine.
 
-    Two are enough to use the real ones, and what needs more of them than there are is refused: times of
-    virtual devices beside real ones would compare nothing.
+    Two accelerators are enough to use the real ones, and what needs more of them than there are is refused:
+    times of virtual devices beside real ones would compare nothing.
     """
+    host = host or Host()
     planned = []
     for chosen in lab.tasks if task is None else [lab.task(task)]:
         for experiment in chosen.experiments:
             if option is not None and experiment.option not in (None, option):
                 continue
+            virtual = host.accelerators < 2 and experiment.devices > 0
             for config in configs_of(lab, scale, experiment):
-                needed = _devices_of(experiment, config)
-                virtual = accelerators < 2 and experiment.devices > 0
-                refusal = None
-                if accelerators >= 2 and needed > accelerators and experiment.kind != "table":
-                    refusal = f"needs {needed} accelerators, this machine has {accelerators}"
-                elif accelerators >= 2 and experiment.link:
-                    refusal = "emulates a link between virtual devices; these devices are real"
-                name = _study_name(lab, scale, experiment, virtual)
-                devices = experiment.devices if virtual else 0
-                planned.append(Planned(experiment, config, name, devices, refusal))
+                planned.append(
+                    Planned(
+                        experiment,
+                        config,
+                        study=_study_name(lab, scale, experiment, virtual),
+                        virtual_devices=experiment.devices if virtual else 0,
+                        refusal=_refuse(experiment, config, host),
+                    )
+                )
     return planned
 
 
+def _refuse(experiment: Experiment, config: Config, host: Host) -> str | None:
+    if experiment.kind == "table":
+        return None
+    needed = devices_of(experiment, config)
+    if host.accelerators >= 2 and needed > host.accelerators:
+        return f"needs {needed} accelerators, this machine has {host.accelerators}"
+    if host.accelerators >= 2 and experiment.link:
+        return "emulates a link between virtual devices; these devices are real"
+    if host.accelerators < 2 and experiment.devices and host.no_virtual:
+        return host.no_virtual
+    if host.memory_bytes is None:
+        return None
+    return refuse_too_large(config, needed, host.memory_bytes, on_devices=host.accelerators >= 2)
+
+
 def studies_for(
-    lab: Lab, scale: ScaleName, task: str | None = None, option: str | None = None, accelerators: int = 0
+    lab: Lab, scale: ScaleName, task: str | None = None, option: str | None = None, host: Host | None = None
 ) -> list[Study]:
     """The studies that measure a task, or the whole lab; a task's runs are the whole lab's runs."""
     chosen = lab.scales[scale]
     groups: dict[str, tuple[Options, int, dict[Config, None]]] = {}
-    for planned in plan(lab, scale, task, option, accelerators):
+    for planned in plan(lab, scale, task, option, host):
         experiment = planned.experiment
         if planned.refusal or experiment.kind == "table":
             continue
@@ -98,16 +124,20 @@ def studies_for(
             virtual_link=experiment.link if planned.virtual_devices else None,
         )
         rounds = max(chosen.rounds, experiment.min_rounds)
-        name = planned.study
-        known = groups.setdefault(name, (options, rounds, {}))
+        known = groups.setdefault(planned.study, (options, rounds, {}))
         if known[0] != options:
             raise ValueError(
-                f"{lab.name}: the experiments of {name} differ in devices or link;"
+                f"{lab.name}: the experiments of {planned.study} differ in devices or link;"
                 f" {experiment.id} must say the same as the others"
             )
         known[2][planned.config] = None
+    # The cores of a rank must not depend on which task is measured, or tasks could not share runs.
+    largest: dict[str, int] = {}
+    for planned in plan(lab, scale, host=host):
+        if not planned.refusal:
+            largest[planned.study] = max(largest.get(planned.study, 1), planned.config.world)
     return [
-        Study(name, list(configs), rounds=rounds, until=None, budget_s=None, options=options)
+        Study(name, list(configs), rounds=rounds, options=options, largest_world=largest[name])
         for name, (options, rounds, configs) in groups.items()
     ]
 
@@ -127,7 +157,7 @@ def _study_name(lab: Lab, scale: ScaleName, experiment: Experiment, virtual: boo
     return "-".join(part for part in parts if part)
 
 
-def _devices_of(experiment: Experiment, config: Config) -> int:
+def devices_of(experiment: Experiment, config: Config) -> int:
     """Accelerators that a configuration uses on one machine."""
     if experiment.kind == "ranks":
         return config.world

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.labs.plan import configs_of, plan, studies_for
+from paceline.labs.plan import Host, configs_of, plan, studies_for
 from paceline.labs.spec import SCALES, find_lab, find_labs, load_lab
 
 LAB = """
@@ -100,10 +100,12 @@ def test_virtual_devices_stand_in_where_the_machine_has_too_few(path: Path) -> N
     (study,) = studies_for(lab, "tiny", task="2")
     assert (study.name, study.options.virtual_devices) == ("mini-tiny-process-virtual", 8)
     # On a machine with four real ones, eight are refused: virtual times beside real ones compare nothing.
-    (study,) = studies_for(lab, "tiny", task="2", accelerators=4)
+    (study,) = studies_for(lab, "tiny", task="2", host=Host(accelerators=4))
     assert study.options.virtual_devices == 0
     assert [config.arguments[:2] for config in study.configs] == [("--devices", "2")]
-    refusals = [planned.refusal for planned in plan(lab, "tiny", "2", accelerators=4) if planned.refusal]
+    refusals = [
+        planned.refusal for planned in plan(lab, "tiny", "2", host=Host(accelerators=4)) if planned.refusal
+    ]
     assert refusals == ["needs 8 accelerators, this machine has 4"]
 
 
