@@ -84,7 +84,7 @@ class Seen:
     num_ranks: int  # that were started
     failure: str | None = None  # why the script did not come to its end
     failure_line: int | None = None
-    time_limit_s: float = 0.0
+    own_fault: bool = False  # the failure is Paceline's, not the script's
 
     @property
     def main(self) -> Rank:

@@ -28,6 +28,7 @@ from paceline.study import Config, Options
 from paceline.torchrun import Agent, borrow_agent
 
 OBSERVER = "paceline.check.observer"
+PROBE = Path(__file__).parents[1] / "probe"
 POLL_S = 0.1
 MOST_COPIED_BYTES = 50 << 20
 MOST_COPIED_FILES = 2000
@@ -48,7 +49,7 @@ def run_observed(script: Path, *, num_ranks: int, devices: int = 0, timeout_s: f
             num_ranks=num_ranks,
             failure=failure,
             failure_line=find_line(failure, script.name),
-            time_limit_s=timeout_s,
+            own_fault=is_own_fault(ended),
         )
 
 
@@ -151,6 +152,16 @@ def explain_failure(ended: Ended, timeout_s: float) -> str | None:
         return None  # gloo may still have aborted while Python ended
     outcome = decide_outcome(ended)
     return outcome.cause or "a rank ended without a word"
+
+
+def is_own_fault(ended: Ended) -> bool:
+    """Did the probe raise the exception, rather than the script or what it called? The observer never raises
+    itself, but C functions that it wraps leave its frame as the innermost one."""
+    for log in ended.logs.values():
+        frames = re.findall(r'File "(.+?)", line', (log.exception or {}).get("traceback", ""))
+        if frames and Path(frames[-1]).is_relative_to(PROBE):
+            return True
+    return False
 
 
 def find_line(failure: str | None, name: str) -> int | None:

@@ -23,7 +23,7 @@ RANKS = 2
 class RunScript(Protocol):
     """Run a script on observed ranks; with virtual devices on one."""
 
-    def __call__(self, script: Path, *, devices: int = 0) -> Seen: ...
+    def __call__(self, script: Path, *arguments: str, devices: int = 0) -> Seen: ...
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +43,7 @@ def rank_server() -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture(scope="session")
 def run_script(rank_server: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> RunScript:
-    def run(script: Path, *, devices: int = 0) -> Seen:
+    def run(script: Path, *arguments: str, devices: int = 0) -> Seen:
         num_ranks = 1 if devices else RANKS
         run_dir = tmp_path_factory.mktemp(script.stem)
         virtual = {"devices": devices, "memory": None, "link": None, "as_cuda": False}
@@ -65,7 +65,12 @@ def run_script(rank_server: subprocess.Popen[str], tmp_path_factory: pytest.Temp
         (run_dir / "spec.json").write_text(json.dumps(spec))
         assert rank_server.stdin
         assert rank_server.stdout
-        order = {"script": str(script), "run_dir": str(run_dir), "ranks": num_ranks}
+        order = {
+            "script": str(script),
+            "arguments": arguments,
+            "run_dir": str(run_dir),
+            "ranks": num_ranks,
+        }
         rank_server.stdin.write(json.dumps(order) + "\n")
         rank_server.stdin.flush()
         codes = json.loads(rank_server.stdout.readline())

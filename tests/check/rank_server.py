@@ -1,6 +1,7 @@
 """Starts ranks by forking a process that has imported torch, so that a test's world costs a second, not four.
 
-In: on standard input, per world a line of JSON: script, folder for the run, number of ranks. Out: a line with
+In: on standard input, per world a line of JSON: script, its arguments, folder for the run,
+number of ranks. Out: a line with
 the ranks' exit codes. The ranks themselves run paceline.worker as always.
 """
 
@@ -14,6 +15,7 @@ import socket
 import sys
 import time
 import traceback
+from typing import Any
 
 import torch._dynamo
 import torch.distributed
@@ -31,8 +33,8 @@ def find_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def run_rank(order: dict[str, object], rank: int, port: int) -> None:
-    ranks, run_dir, script = str(order["ranks"]), str(order["run_dir"]), str(order["script"])
+def run_rank(order: dict[str, Any], rank: int, port: int) -> None:
+    ranks, run_dir, script = str(order["ranks"]), order["run_dir"], order["script"]
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=ranks, LOCAL_WORLD_SIZE=ranks)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), PACELINE_SPEC=f"{run_dir}/spec.json")
     log = os.open(f"{run_dir}/rank{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -40,11 +42,11 @@ def run_rank(order: dict[str, object], rank: int, port: int) -> None:
     os.dup2(log, 2)
     os.chdir(os.path.dirname(script))
     torch.seed()  # forked ranks would all draw what their parent would have drawn
-    sys.argv = ["worker", script]
+    sys.argv = ["worker", script, *order["arguments"]]
     worker.main()
 
 
-def start_rank(order: dict[str, object], rank: int, port: int) -> int:
+def start_rank(order: dict[str, Any], rank: int, port: int) -> int:
     pid = os.fork()
     if pid:
         return pid

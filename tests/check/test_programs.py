@@ -8,12 +8,13 @@ import pytest
 
 from paceline.check.check import judge
 from paceline.check.observations import Seen
-from paceline.check.scripts import guess_script, recognise_script
+from paceline.check.scripts import SCRIPTS, guess_script, recognise_script
 from paceline.check.verdicts.verdict import Verdict
 from paceline.virtual.build import build_library, find_compiler
 from tests.check.conftest import RunScript
 from tests.check.mistakes import DYNAMIC, MISTAKES, PROGRAMS, Mistake, write_script
 
+LABS = Path(__file__).parents[2] / "labs"
 CORRECT = {
     "accumulation_functions.py": ("practical7", "accumulation"),
     "accumulation_nested.py": ("practical7", "accumulation"),
@@ -22,6 +23,16 @@ CORRECT = {
     "amp_plain.py": ("practical7", "amp"),
     "ddp_each_step.py": ("hw1", "ddp"),
     "ddp_whole_loop.py": ("hw1", "ddp"),
+}
+# The scripts that the labs themselves offer, and what each is.
+LABS_OWN = {
+    "practical7/practical7_accumulation.py": ("practical7", "accumulation"),
+    "practical7/practical7_amp.py": ("practical7", "amp"),
+    "hw1/ddp_benchmark.py": ("hw1", "ddp"),
+    "hw1/dataparallel_benchmark.py": ("hw1", "dataparallel"),
+    "hw2/practical5_single.py": ("hw2", "both"),
+    "hw3/model_parallel.py": ("hw3", "static"),
+    "hw3/model_parallel_dynamic.py": ("hw3", "dynamic"),
 }
 # What cannot be told about a correct program, and nothing else.
 UNTIMED = {"timing", "waiting", "warmup"}
@@ -67,6 +78,22 @@ def test_correct_programs_pass(program: str, run_script: RunScript) -> None:
     assert name == kind
     assert named(verdicts, "fail") == set(), explain(verdicts)
     assert named(verdicts, "unknown") == CANNOT_TELL[program], explain(verdicts)
+
+
+@pytest.mark.parametrize("program", LABS_OWN)
+def test_the_labs_own_scripts_pass_every_check(program: str, run_script: RunScript) -> None:
+    lab, kind = LABS_OWN[program]
+    script = SCRIPTS[kind]
+    if script.accelerators:
+        need_virtual_devices()
+    path = LABS / program
+    seen = run_script(path, "--dim", "64", devices=script.accelerators)
+    assert not any(rank.all("stumble") for rank in seen.ranks)
+    assert recognise_script(lab, guess_script(lab, path.name, path.read_text()), seen) == script
+    verdicts = judge(script, seen)
+    # Steps of a tiny model are so short that the printed digits may fit several means.
+    assert named(verdicts, "pass") | {"warmup"} == set(script.checks), explain(verdicts)
+    assert verdicts["warmup"].answer != "fail", explain(verdicts)
 
 
 @pytest.mark.parametrize("wrong", MISTAKES, ids=lambda wrong: wrong.name)

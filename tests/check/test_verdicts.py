@@ -142,6 +142,12 @@ def test_a_script_that_was_never_started_is_not_blamed() -> None:
     assert ranks.judge_run(world([[model()], []], failure="raised at x.py:3: SyntaxError: ")).answer == "fail"
 
 
+def test_a_fault_of_the_listeners_is_not_the_scripts() -> None:
+    broken = world([[model()], [model()]], failure="raised at x.py:3: AttributeError: ")
+    broken.own_fault = True
+    assert ranks.judge_run(broken).answer == "unknown"
+
+
 def test_ranks_with_equal_data_now_and_then_are_no_failure() -> None:
     left, right = train(4), train(4)
     assert ranks.judge_different_data(world([left, right])).answer == "fail"

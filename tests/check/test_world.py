@@ -12,11 +12,15 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+from paceline.check import world
 from paceline.check.check import FileReport, check_file
 from paceline.check.watch.limits import LARGEST_FILE_BYTES
 from paceline.check.world import copy_folder
 from paceline.cli import lab_check
+from paceline.ingest import RankLog
+from paceline.outcome import Ended
 from paceline.processes import find_descendants
+from paceline.record import RankRecord
 from paceline.torchrun import stop_idle_agents
 from tests.check.mistakes import FUNCTIONS, PROGRAMS
 
@@ -82,6 +86,25 @@ def test_the_folder_is_copied_with_what_the_script_needs_and_nothing_is_written_
     copied = copy_folder(script, tmp_path.parent / f"{tmp_path.name}-copy")
     names = {str(path.relative_to(copied.parent)) for path in copied.parent.rglob("*") if path.is_file()}
     assert names == {"student.py", "package/model.py"}
+
+
+@pytest.mark.parametrize(
+    ("frame", "ours"),
+    [
+        ("/home/student/train.py", False),
+        ("/usr/lib/python3/site-packages/torch/_tensor.py", False),
+        (str(world.PROBE / "period.py"), True),
+        (str(Path(world.__file__).parent / "watch" / "model.py"), False),
+        (str(Path(world.__file__).parents[1] / "virtual" / "distributed.py"), False),
+    ],
+)
+def test_faults_are_told_apart_by_the_innermost_frame(frame: str, ours: bool) -> None:
+    traceback = (
+        f'Traceback:\n  File "{world.__file__}", line 1, in told\n  File "{frame}", line 2, in inner\n'
+    )
+    log = RankLog(RankRecord(0), exception={"traceback": traceback, "message": "", "type": "E"})
+    ended = Ended(Path("train.py"), {0: log}, [], 1, None, {}, {}, 0, 0, True)
+    assert world.is_own_fault(ended) is ours
 
 
 @pytest.fixture

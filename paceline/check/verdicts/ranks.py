@@ -40,6 +40,8 @@ def judge_run(seen: Seen) -> Verdict:
         return passes("the script ran to its end")
     if not any(rank.events for rank in seen.ranks):
         return unknown(f"the script could not be started: {seen.failure}")
+    if seen.own_fault:
+        return unknown(f"Paceline itself failed, please report it: {seen.failure}")
     change = next(
         (hint for sign, hint in HINTS if sign in seen.failure), "see what the script says at that line"
     )
