@@ -47,9 +47,7 @@ def _has_own_samples(model: torch.nn.Module) -> bool:
     if any(mesh is not None and mesh.ndim > 1 for mesh in meshes):
         return False
     kinds: tuple[type, ...] = (torch.nn.parallel.DistributedDataParallel,)
-    fsdp = sys.modules.get(
-        "torch.distributed.fsdp"
-    )  # importing it takes 0.75 s
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # importing it takes 0.75 s
     if fsdp is not None:
         kinds += (fsdp.FSDPModule, fsdp.FullyShardedDataParallel)
     return any(isinstance(module, kinds) for module in model.modules())

@@ -133,7 +133,7 @@ class StepClock:
         step, ended_s = self.step, self._events[-1][1]
         phases = cut(self._began_s, self._events)
         self._write_step((step, self.kind, ended_s, time.time(), ended_s - self._began_s, *phases))
-        self.last_micro_steps = phases.micro_steps
+        self.last_micro_steps = phases[-1]
         self.step = step + 1
         self._began_s = ended_s
         self._events.clear()

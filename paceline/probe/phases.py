@@ -9,8 +9,6 @@ arithmetic waits for its end.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 # Events, in the order in which a step has them.
 LOADER_BEGAN, LOADER_ENDED, MODEL_CALLED, BACKWARD_BEGAN, BACKWARD_ENDED, OPTIMIZER_BEGAN, STEPPED = range(7)
 
@@ -20,17 +18,8 @@ DATA, FORWARD, BACKWARD, AFTER, OPTIMIZER = range(5)
 
 Event = tuple[int, float]
 
-
-class Phases(NamedTuple):
-    """Seconds of one step; with the names and in the order of record.STEP_METRICS."""
-
-    data_s: float
-    dataloader_s: float
-    forward_s: float
-    backward_s: float
-    optimizer_s: float
-    other_s: float
-    micro_steps: int
+# data_s, dataloader_s, forward_s, backward_s, optimizer_s, other_s, micro_steps of record.STEP_METRICS
+StepPhases = tuple[float, float, float, float, float, float, int]
 
 
 def phase_after(phase: int, event: int, in_optimizer: bool) -> int:
@@ -48,34 +37,37 @@ def phase_after(phase: int, event: int, in_optimizer: bool) -> int:
     return DATA if event == STEPPED else phase
 
 
-def cut(began_s: float, events: list[Event]) -> Phases:
+# The same as a table, [in_optimizer][phase][event]: a step looks up, it does not decide.
+FOLLOWING = [
+    [[phase_after(phase, event, in_optimizer) for event in range(7)] for phase in range(5)]
+    for in_optimizer in (False, True)
+]
+
+
+def cut(began_s: float, events: list[Event]) -> StepPhases:
     """Share the time from `began_s` to the last event out among the phases."""
-    spent_s = [0.0] * 5
+    spent_s = [0.0, 0.0, 0.0, 0.0, 0.0]
     other_s = dataloader_s = loader_began_s = 0.0
     phase, since_s = DATA, began_s
     micro_steps = 0
-    in_optimizer = False
+    following = FOLLOWING[False]
     for event, at_s in events:
-        if event == LOADER_BEGAN:
-            loader_began_s = at_s
-        elif event == LOADER_ENDED:
-            dataloader_s += at_s - loader_began_s
+        if event <= LOADER_ENDED:
+            if event == LOADER_BEGAN:
+                loader_began_s = at_s
+            else:
+                dataloader_s += at_s - loader_began_s
         elif event == BACKWARD_ENDED:
             micro_steps += 1
-        elif event == OPTIMIZER_BEGAN:
-            in_optimizer = True
-        elif event == STEPPED:
-            in_optimizer = False
-        following = phase_after(phase, event, in_optimizer)
-        if following != phase:
-            if phase == AFTER and following not in (FORWARD, DATA):
+        elif event >= OPTIMIZER_BEGAN:
+            following = FOLLOWING[event == OPTIMIZER_BEGAN]
+        after = following[phase][event]
+        if after != phase:
+            if phase == AFTER and after != FORWARD and after != DATA:
                 other_s += at_s - since_s
             else:
                 spent_s[phase] += at_s - since_s
-            phase, since_s = following, at_s
-    last_s = events[-1][1] if events else began_s
-    spent_s[phase] += last_s - since_s
-    data_s = spent_s[DATA] + spent_s[AFTER]
-    return Phases(
-        data_s, dataloader_s, spent_s[FORWARD], spent_s[BACKWARD], spent_s[OPTIMIZER], other_s, micro_steps
-    )
+            phase, since_s = after, at_s
+    spent_s[phase] += events[-1][1] - since_s
+    data_s, forward_s, backward_s, after_s, optimizer_s = spent_s
+    return data_s + after_s, dataloader_s, forward_s, backward_s, optimizer_s, other_s, micro_steps

@@ -61,6 +61,8 @@ class Sampling:
     def step_ended(self, step: int) -> None:
         """Called by the step clock, after the step's line is written."""
         window = self._window
+        if window.warmup <= step < window.warmup + window.steps - 1 and self._device_clock is None:
+            return  # a timed step pays for nothing here
         if step < window.warmup:
             self._prepare(step)
         if self._device_clock is not None and step < window.warmup + window.steps:
