@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from paceline import __version__
-from paceline.cli import bench, doctor, report, run, studies
+from paceline.cli import bench, doctor, lab, report, run, studies
 
 app = typer.Typer(
     name="paceline",
@@ -28,6 +28,7 @@ bench.add_to(app)
 doctor.add_to(app)
 studies.add_to(app)
 report.add_to(app)
+lab.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -37,7 +37,7 @@ class LabRow:
 
     @property
     def is_measured(self) -> bool:
-        return self.row is not None
+        return self.reason is None
 
     @property
     def world(self) -> int:
@@ -130,6 +130,17 @@ class LabData:
         if any(row.is_measured for row in rows) or self.table_rows(experiment_id):
             return None
         return next((row.reason for row in rows if row.reason), self._not_measured(task))
+
+    def failures(self) -> list[str]:
+        """What was started and has no good run, each with its cause."""
+        return list(
+            dict.fromkeys(
+                f"{planned.experiment.title}: {row.reason}"
+                for planned in self.plan
+                if not (row := self._row(planned)).is_measured
+                and self._runs[planned.study, _key_of(planned.config)]
+            )
+        )
 
     def is_task_measured(self, task: Task) -> bool:
         """Whether anything of a task was run, or it needs no run."""
