@@ -73,7 +73,7 @@ def main() -> None:
     for part in (sharded[0], sharded[2], sharded):
         fully_shard(part, mesh=mesh)
     train_and_compare(sharded, model, rank, device)
-    print(f"rank {rank} agrees")
+    print(f"rank {rank} agrees\n", end="", flush=True)  # one write, so that ranks do not mix
     dist.destroy_process_group()
 
 
