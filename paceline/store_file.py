@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -159,9 +160,12 @@ def _check_header(path: Path) -> None:
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> int:
     """Check again through SQLite: the newest header may still be in the write-ahead log."""
+    # One transaction, or a writer that makes the store right now is seen half-way.
+    connection.execute("BEGIN")
+    (num_tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (num_tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    connection.execute("ROLLBACK")
     if application != APPLICATION_ID and num_tables:
         raise StoreError(f"{path} belongs to another program. It was not touched; use another --store.")
     _refuse_newer(version, path)
@@ -183,11 +187,17 @@ def _check_pages(connection: sqlite3.Connection) -> None:
 
 
 def _set_journal(connection: sqlite3.Connection, path: Path) -> None:
-    # Not for every opening: changing the mode needs the file for oneself, and keeping it does not.
     wanted = "delete" if is_on_network(path) else "wal"
-    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-    if mode != wanted:
-        connection.execute(f"PRAGMA journal_mode = {wanted}")
+    deadline_s = time.monotonic() + BUSY_TIMEOUT_S
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
+        # A change of mode needs the file for oneself, and SQLite's own timeout does not wait for that.
+        try:
+            connection.execute(f"PRAGMA journal_mode = {wanted}")
+            return  # perhaps without effect: some filesystems have no log, and the old way serves them
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.01)
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

@@ -93,12 +93,10 @@ def find_slow_steps(runs: Sequence[RunRecord]) -> SlowSteps | None:
 def _lateness(run: RunRecord) -> Array:
     """Places × ranks × timed steps: seconds by which a rank comes after the middle one of the others."""
     end_s = aligned(run, "end_s")
-    if str(run.options.get("nnodes", "1")) != "1":
-        # Clocks of different machines: steps end together, so their ends tell the offsets.
-        end_s = end_s - np.median(end_s - end_s[0], axis=1, keepdims=True)
     began_s = np.concatenate((np.full((len(end_s), 1), np.nan), end_s[:, :-1]), axis=1)
     if np.median(np.ptp(end_s, axis=0)) > np.median(world_step_times(run)):
-        began_s = np.zeros_like(began_s)  # ranks that no collective joins: each on its own clock
+        # Ranks on several machines, or that no collective joins: each by its own clock.
+        began_s = np.zeros_like(began_s)
     phases = [np.nan_to_num(aligned(run, f"{place}_s")) for place in PLACES[1:]]
     reached_s = np.cumsum([began_s, *phases], axis=0)[:, :, np.all(aligned(run, "kind") == TIMED, axis=0)]
     others_s = [np.median(np.delete(reached_s, rank, axis=1), axis=1) for rank in range(reached_s.shape[1])]
