@@ -24,7 +24,7 @@ def scaling_metrics(base: Sequence[RunRecord], runs: Sequence[RunRecord]) -> dic
     """Speedup and efficiency of `runs` against `base`, the smallest world of the same program and arguments.
 
     Speedup compares the time for the same work. A step is taken to be the same work in both, unless the
-    samples per step are known and differ.
+    samples per step are known and differ. Samples that the counted operations contradict are not reported.
     """
     small, large = base[0].world, runs[0].world
     if small == large:
@@ -33,9 +33,22 @@ def scaling_metrics(base: Sequence[RunRecord], runs: Sequence[RunRecord]) -> dic
     gained = ratio(base, runs)
     if gained is None:
         return {}
-    before, after = samples_per_step(base[0]), samples_per_step(runs[0])
-    work = after / before if before and after else 1.0
-    return {"speedup": _scaled(gained, work), "efficiency": _scaled(gained, work * small / large)}
+    work = _growth(samples_per_step(base[0]), samples_per_step(runs[0])) or 1.0
+    operations = _growth(_matmul_flops(base[0]), _matmul_flops(runs[0]))
+    doubtful: dict[str, Metric | None] = {}
+    if operations and not 0.8 < operations / work < 1.25 and "samples_per_step" not in runs[0].options:
+        work, doubtful = 1.0, {"throughput_samples_s": None}
+    return {**doubtful, "speedup": _scaled(gained, work), "efficiency": _scaled(gained, work * small / large)}
+
+
+def _growth(before: float | None, after: float | None) -> float | None:
+    return after / before if before and after else None
+
+
+def _matmul_flops(run: RunRecord) -> float:
+    """Of all ranks in one step, 0 when nobody counted."""
+    facts = (rank.facts.get("precision", {}).get("matmul_flops", {}) for rank in run.ranks)
+    return float(sum(sum(flops.values()) for flops in facts))
 
 
 def _pairs(runs_a: Sequence[RunRecord], runs_b: Sequence[RunRecord]) -> list[tuple[RunRecord, RunRecord]]:

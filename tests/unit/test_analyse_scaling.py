@@ -80,6 +80,31 @@ def test_twice_the_samples_in_the_same_time_are_twice_as_fast() -> None:
     assert rows[2].metrics["efficiency"].median == pytest.approx(1.0)
 
 
+def counted_facts(samples: int, flops: float) -> dict[str, object]:
+    return {
+        "batch": {"samples_per_step": samples},
+        "precision": {"matmul_flops": {"float32": flops}},
+    }
+
+
+def test_samples_that_the_operations_confirm_are_believed() -> None:
+    # Each rank has 32 samples of its own, in either world.
+    runs = sweep({1: 0.020, 2: 0.020}, facts=counted_facts(32, 1e9))
+    row = by_world(summarise(runs))[2]
+    assert row.metrics["speedup"].median == pytest.approx(2.0)
+    assert row.metrics["throughput_samples_s"].n == 90
+
+
+def test_samples_that_the_operations_contradict_are_not() -> None:
+    # What was taken for the batch is the length of the sequence: it is whole on every rank, the work is not.
+    runs = sweep({1: 0.020}, facts=counted_facts(128, 1e9)) + sweep(
+        {2: 0.010}, facts=counted_facts(128, 0.5e9)
+    )
+    row = by_world(summarise(runs))[2]
+    assert row.metrics["speedup"].median == pytest.approx(2.0)
+    assert "throughput_samples_s" not in row.metrics
+
+
 def test_oversubscribed_rows_are_flagged() -> None:
     runs = sweep({1: 0.020, 2: 0.010}) + sweep({4: 0.010}, oversubscribed=True)
     assert [row.oversubscribed for row in summarise(runs)] == [False, False, True]
