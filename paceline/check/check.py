@@ -13,6 +13,7 @@ from typing import Any
 
 from paceline.check.observations import Seen
 from paceline.check.scripts import CHECKS, LABS, SCRIPTS, Script, guess_script, recognise_script
+from paceline.check.verdicts.precision import switched_off
 from paceline.check.verdicts.verdict import Answer, Verdict, unknown
 from paceline.check.world import run_observed
 from paceline.nearest import find_program, nearest_of
@@ -54,6 +55,9 @@ def check_file(
     began = time.monotonic()
     guess = SCRIPTS[script] if script else guess_script(lab, path.name, path.read_text(errors="replace"))
     seen = run_as(path, guess, num_ranks, timeout_s)
+    if switched_off(seen):
+        again = run_observed(path, num_ranks=num_ranks, devices=num_ranks, as_cuda=True, timeout_s=timeout_s)
+        seen = seen if again.failure else again
     kind = guess if script else recognise_script(lab, guess, seen)
     verdicts = judge(kind, seen)
     if "few_layers" in verdicts:
@@ -64,8 +68,16 @@ def check_file(
 def run_as(path: Path, script: Script, num_ranks: int, timeout_s: float) -> Seen:
     """In the world that this kind of script is made for."""
     if script.accelerators:
-        return run_observed(path, num_ranks=1, devices=script.accelerators, timeout_s=timeout_s)
+        as_cuda = names_cuda(path)
+        return run_observed(
+            path, num_ranks=1, devices=script.accelerators, as_cuda=as_cuda, timeout_s=timeout_s
+        )
     return run_observed(path, num_ranks=num_ranks, timeout_s=timeout_s)
+
+
+def names_cuda(path: Path) -> bool:
+    """Virtual accelerators then answer to that name."""
+    return "cuda" in path.read_text(errors="replace")
 
 
 def judge(script: Script, seen: Seen) -> dict[str, Verdict]:
@@ -87,7 +99,7 @@ def judge_few_layers(path: Path, seen: Seen, timeout_s: float) -> Verdict:
     devices = len(model["layers"]) + 1
     if devices > MOST_DEVICES:
         return unknown(f"{devices} devices would be needed, {MOST_DEVICES} is the most that is tried")
-    again = run_observed(path, num_ranks=1, devices=devices, timeout_s=timeout_s)
+    again = run_observed(path, num_ranks=1, devices=devices, as_cuda=names_cuda(path), timeout_s=timeout_s)
     if again.failure is not None or not again.main.all("model"):
         reason = f"on {devices} devices, one more than layers: {again.failure or 'no model was called'}"
         change = "leave the last devices empty when there are fewer layers than devices"

@@ -9,6 +9,7 @@ spec names this module. Leaves: lines with the event "observed". Only torch and 
 from __future__ import annotations
 
 import os
+import sys
 
 import torch
 
@@ -23,7 +24,9 @@ def attach(sink: Sink, script: str) -> None:
     """Watch the script that is about to run in this process."""
     trace = Trace(sink, script)
     accelerator = torch.accelerator.is_available()
-    limit_this_process(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), accelerator)
+    virtual = sys.modules.get("paceline.virtual")
+    is_virtual = virtual is not None and virtual.is_installed()
+    limit_this_process(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), accelerator and not is_virtual)
     trace.write(
         "machine",
         accelerators=torch.accelerator.device_count() if accelerator else 0,

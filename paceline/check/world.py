@@ -35,13 +35,16 @@ MOST_COPIED_FILES = 2000
 LEFT_OUT = {".git", ".venv", "venv", "__pycache__", "submission", "node_modules"}
 
 
-def run_observed(script: Path, *, num_ranks: int, devices: int = 0, timeout_s: float) -> Seen:
-    """Start the script on `num_ranks` ranks and see it to its end, or to the end of its time."""
+def run_observed(
+    script: Path, *, num_ranks: int, devices: int = 0, as_cuda: bool = False, timeout_s: float
+) -> Seen:
+    """Start the script on `num_ranks` ranks, perhaps with virtual devices, and see it to its end, or to the
+    end of its time."""
     with tempfile.TemporaryDirectory(prefix="paceline-check-", ignore_cleanup_errors=True) as folder:
         work, run_dir = Path(folder).resolve() / "work", Path(folder).resolve() / "run"
         run_dir.mkdir()
         copied = copy_folder(script.resolve(), work)
-        spec = write_world(copied, num_ranks, devices, run_dir)
+        spec = write_world(copied, num_ranks, run_dir, devices, as_cuda)
         ended = follow_script(spec, copied, num_ranks, run_dir, timeout_s)
         failure = explain_failure(ended, timeout_s)
         return Seen(
@@ -83,10 +86,12 @@ def walk(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def write_world(script: Path, num_ranks: int, devices: int, run_dir: Path) -> Path:
+def write_world(script: Path, num_ranks: int, run_dir: Path, devices: int, as_cuda: bool) -> Path:
     """The launcher's own files, with the observer named and the script's copy as working directory."""
     # The script runs to its own end: the steps only say when the probe stops looking, at once.
-    options = Options(warmup=1, steps=3, sampled=0, to_end=True, virtual_devices=devices)
+    options = Options(
+        warmup=1, steps=3, sampled=0, to_end=True, virtual_devices=devices, virtual_as_cuda=as_cuda
+    )
     config = Config(str(script), (), num_ranks, "tuned")
     cores_per_rank = max(1, len(usable_cores()) // num_ranks)
     agent = write_specs(config, options, cores_per_rank, run_dir, probe=True)

@@ -12,8 +12,12 @@ from paceline.check.scripts import SCRIPTS, guess_script, recognise_script
 from paceline.check.verdicts.verdict import Verdict
 from paceline.virtual.build import build_library, find_compiler
 from tests.check.conftest import RunScript
-from tests.check.mistakes import DYNAMIC, MISTAKES, PROGRAMS, Mistake, write_script
+from tests.check.mistake import PROGRAMS, Mistake, write_script
+from tests.check.mistakes_precision import PRECISION
+from tests.check.mistakes_ranks import RANKS
+from tests.check.mistakes_timing import DYNAMIC, TIMING
 
+MISTAKES = (*RANKS, *PRECISION, *TIMING)
 LABS = Path(__file__).parents[2] / "labs"
 CORRECT = {
     "accumulation_functions.py": ("practical7", "accumulation"),

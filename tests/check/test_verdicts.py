@@ -9,9 +9,9 @@ import pytest
 from paceline.check.check import FileReport, as_json, judge
 from paceline.check.observations import Event, find_accumulation, read_rank
 from paceline.check.scripts import CHECKS, LABS, SCRIPTS, guess_script, recognise_script
-from paceline.check.verdicts import accumulation, devices, gradients, loss, precision, ranks, timing
+from paceline.check.verdicts import accumulation, gradients, loss, precision, ranks
 from paceline.check.verdicts.verdict import Verdict
-from tests.check.synthetic import backward, clock, forward, model, move, seen, train, world
+from tests.check.written import backward, forward, model, move, seen, train, world
 
 # What ACCUM_STEPS is.
 
@@ -164,7 +164,7 @@ def test_the_handouts_global_batch_is_known(batch: int, answer: str) -> None:
 # Mixed precision on a machine that lacks what the script names.
 
 
-def test_cuda_by_name_on_a_machine_without_stays_open() -> None:
+def test_what_is_off_for_want_of_an_accelerator_stays_open() -> None:
     machine = seen("machine", accelerators=0, cuda=False)
     events = [
         machine,
@@ -181,7 +181,8 @@ def test_cuda_by_name_on_a_machine_without_stays_open() -> None:
 
 
 def test_a_scaler_that_is_switched_off_fails() -> None:
-    events = [seen("scaler", 7, enabled=False, device="cpu"), *train(3)]
+    machine = seen("machine", accelerators=1, cuda=True)
+    events = [machine, seen("scaler", 7, enabled=False, device="cuda"), *train(3)]
     verdict = precision.judge_scaled_loss(world([events] * 2))
     assert (verdict.answer, verdict.line) == ("fail", 7)
 
@@ -202,123 +203,6 @@ def test_unscaling_in_the_middle_of_accumulation_fails() -> None:
     ]
     verdict = precision.judge_unscale(world([events] * 2))
     assert (verdict.answer, verdict.line) == ("fail", 11)
-
-
-# Timing.
-
-
-def timed(num_steps: int, report: str, *, wait: bool = True, device: str = "cpu") -> list[Event]:
-    """Step k takes k + 1 milliseconds, so that every mean is known."""
-    now = itertools.count(step=1.0)
-    events: list[Event] = [model([device])]
-    for step in range(num_steps):
-        start = next(now)
-        events += [clock(start), forward(), backward(), move()]
-        events += [seen("wait", function="synchronize")] * wait
-        events.append(clock(start + (step + 1) * 1e-3))
-    return [*events, seen("print", 30, text=report)]
-
-
-@pytest.mark.parametrize(
-    ("report", "answer"),
-    [
-        ("mean 20.500 ms", "pass"),  # (6 + … + 35) / 30
-        ("mean 0.02050 s", "pass"),
-        ("median 20.50", "pass"),
-        ("total 0.615 s", "pass"),
-        ("48.78 steps per second", "pass"),
-        ("mean 18.000 ms", "fail"),  # all 35
-        ("mean 19.00 ms", "fail"),  # the first two left out
-        ("mean 17.77 ms", "unknown"),
-        ("about 20 ms", "unknown"),
-        ("done", "unknown"),
-    ],
-)
-def test_the_reported_mean_tells_whether_warmup_is_in_it(report: str, answer: str) -> None:
-    verdict = timing.judge_warmup(world([timed(35, report)] * 2))
-    assert verdict.answer == answer, verdict
-
-
-def test_a_clock_that_starts_after_warmup_passes_and_one_around_everything_fails() -> None:
-    late = [model(), *train(5), clock(1.0), *train(30), clock(2.0), seen("print", text="33.333 ms")]
-    assert timing.judge_warmup(world([late] * 2)).answer == "pass"
-    whole = [model(), clock(1.0), *train(35), clock(2.0), seen("print", text="28.571 ms")]
-    assert timing.judge_warmup(world([whole] * 2)).answer == "fail"
-    assert timing.judge_timing(world([whole] * 2)).answer == "pass"
-
-
-def test_an_accelerator_must_be_waited_for() -> None:
-    assert timing.judge_waiting(world([timed(9, "", device="cuda:0")])).answer == "pass"
-    assert timing.judge_waiting(world([timed(9, "", wait=False, device="cuda:0")])).answer == "fail"
-    assert timing.judge_waiting(world([timed(9, "", wait=False)])).answer == "pass"
-
-
-def test_a_clock_that_stops_before_the_optimizer_fails_without_a_second_reading() -> None:
-    events = [model(), *itertools.chain(*([forward(), clock(1.0), backward(), move()] for _ in range(9)))]
-    assert timing.judge_timing(world([events])).answer == "fail"
-
-
-# Devices.
-
-
-def placed(layers: list[str], available: int) -> list[Event]:
-    path = [[f"layers.{i}", device] for i, device in enumerate(layers)]
-    return [
-        seen("machine", accelerators=available, cuda=False),
-        model(layers),
-        forward(path=path, layers=len(layers), devices=sorted(set(layers))),
-        backward(),
-        move(),
-    ]
-
-
-def on(*counts: int) -> list[str]:
-    return [f"virtual:{device}" for device, number in enumerate(counts) for _ in range(number)]
-
-
-@pytest.mark.parametrize(
-    ("layers", "available", "answer", "said"),
-    [
-        (on(3, 2, 2), 3, "pass", "3 on virtual:0"),
-        (on(4, 4, 4, 4, 4), 5, "pass", "20 layers"),
-        (on(1, 1), 3, "pass", "2 layers, 3 devices"),
-        (on(2, 2, 3), 3, "fail", "remainder"),
-        (on(5, 1, 1), 3, "fail", "uneven"),
-        (on(4, 3), 3, "fail", "2 of 3 devices"),
-        (["virtual:0", "virtual:1", "virtual:0", "virtual:1"], 2, "fail", "jump"),
-    ],
-)
-def test_layers_are_spread_evenly(layers: list[str], available: int, answer: str, said: str) -> None:
-    verdict = devices.judge_even_split(world([placed(layers, available)]))
-    assert (verdict.answer, said in verdict.reason) == (answer, True), verdict
-
-
-@pytest.mark.parametrize(
-    ("counts", "answer"), [((3, 3), "pass"), ((3, 4), "pass"), ((4, 3), "fail"), ((7,), "fail")]
-)
-def test_the_first_half_of_the_layers_is_on_device_0(counts: tuple[int, ...], answer: str) -> None:
-    assert devices.judge_halves(world([placed(on(*counts), 2)])).answer == answer
-
-
-def test_moves_and_unused_layers_are_counted() -> None:
-    events = placed(on(2, 2), 2)
-    events[2]["moves"] = [["cpu", "virtual:0", 0, 20], ["virtual:0", "virtual:1", 2, 21]]
-    assert devices.judge_moves(world([events])).answer == "pass"
-    events[2]["moves"] += [["virtual:1", "virtual:0", 3, 22], ["virtual:0", "virtual:1", 3, 23]]
-    verdict = devices.judge_moves(world([events]))
-    assert (verdict.answer, verdict.line) == ("fail", 22)
-    assert devices.judge_all_layers(world([events])).answer == "pass"
-    events[2]["path"].pop()
-    assert "layers.3" in devices.judge_all_layers(world([events])).reason
-
-
-def test_data_parallel_must_use_several_devices() -> None:
-    events = placed(["virtual:0"], 2)
-    assert devices.judge_replicas(world([events])).answer == "fail"
-    events[1].update(data_parallel=True)
-    assert devices.judge_replicas(world([events])).answer == "fail"
-    events[2].update(devices=["virtual:0", "virtual:1"])
-    assert devices.judge_replicas(world([events])).answer == "pass"
 
 
 # Which script, and what leaves.

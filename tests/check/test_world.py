@@ -22,7 +22,9 @@ from paceline.outcome import Ended
 from paceline.processes import find_descendants
 from paceline.record import RankRecord
 from paceline.torchrun import stop_idle_agents
-from tests.check.mistakes import FUNCTIONS, PROGRAMS
+from paceline.virtual.build import find_compiler
+from tests.check.mistake import PROGRAMS
+from tests.check.mistakes_ranks import FUNCTIONS
 
 
 def write(folder: Path, source: str) -> str:
@@ -105,6 +107,14 @@ def test_faults_are_told_apart_by_the_innermost_frame(frame: str, ours: bool) ->
     log = RankLog(RankRecord(0), exception={"traceback": traceback, "message": "", "type": "E"})
     ended = Ended(Path("train.py"), {0: log}, [], 1, None, {}, {}, 0, 0, True)
     assert world.is_own_fault(ended) is ours
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler for the virtual devices")
+def test_mixed_precision_for_cuda_is_checked_on_virtual_devices() -> None:
+    report = check_file("hw2", str(PROGRAMS / "both_cuda.py"))
+    open_checks = {name for name, verdict in report.verdicts.items() if verdict.answer != "pass"}
+    assert open_checks == {"timing", "waiting", "warmup"}  # it reads no clock
+    assert "float16" in report.verdicts["autocast_forward"].reason
 
 
 @pytest.fixture

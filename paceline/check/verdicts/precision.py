@@ -11,10 +11,16 @@ from paceline.check.verdicts.verdict import Verdict, count, fails, passes, unkno
 ORDER = "scaler.scale(loss).backward(), then scaler.step(optimizer), then scaler.update()"
 
 
-def lacks_cuda(seen: Seen, what: str) -> bool:
-    """Does the script ask for CUDA, by name, on a machine without?"""
+def lacks_accelerator(seen: Seen, what: str) -> bool:
+    """Is mixed precision off, and perhaps only because this machine has no accelerator?"""
     machine = seen.main.first("machine") or {}
-    return not machine.get("cuda") and any(event["device"] == "cuda" for event in seen.main.all(what))
+    events = seen.main.all(what)
+    return not machine.get("accelerators") and bool(events) and not any(event["enabled"] for event in events)
+
+
+def switched_off(seen: Seen) -> bool:
+    """Would the script use mixed precision on another machine?"""
+    return lacks_accelerator(seen, "autocast") or lacks_accelerator(seen, "scaler")
 
 
 def judge_autocast_forward(seen: Seen) -> Verdict:
@@ -28,8 +34,8 @@ def judge_autocast_forward(seen: Seen) -> Verdict:
             {kind.removeprefix("torch.") for forward in forwards for kind in forward["autocast_types"]}
         )
         return passes(f"all forward passes run under autocast; layers return {', '.join(kinds)}")
-    if lacks_cuda(seen, "autocast"):
-        return unknown("the script asks for autocast on CUDA, and this machine has none")
+    if lacks_accelerator(seen, "autocast"):
+        return unknown("the script's autocast is off, perhaps because this machine has no accelerator")
     change = "put the forward pass and the loss inside torch.autocast(device_type=...)"
     if any(loss["autocast"] for micro in seen.main.micros for loss in micro.losses):
         return fails("autocast covers the loss, but not the model", change, off[0])
@@ -73,8 +79,8 @@ def judge_scaled_loss(seen: Seen) -> Verdict:
             seen.main.micros[0].backward,
         )
     if not seen.has_scaler:
-        if lacks_cuda(seen, "scaler"):
-            return unknown("the GradScaler is for CUDA, which this machine lacks: it switched itself off")
+        if lacks_accelerator(seen, "scaler"):
+            return unknown("the GradScaler is off, perhaps because this machine has no accelerator")
         return fails("the GradScaler is switched off (enabled=False)", "leave enabled=False out", scalers[0])
     plain = [micro for micro in seen.main.micros if not micro.backward["scaled"]]
     if plain:

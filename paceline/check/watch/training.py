@@ -10,41 +10,26 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from paceline.check.watch.backward_collectives import Collectives
 from paceline.check.watch.declared import read_declared
 from paceline.check.watch.fingerprint import fingerprint_weights
 from paceline.check.watch.graph import read_factor
 from paceline.check.watch.large_batch import CannotTellError, LossCall, MicroBatch, compare_gradients
+from paceline.check.watch.losses import detach, watch_losses
 from paceline.check.watch.model import ModelWatch
 from paceline.check.watch.trace import Trace
-from paceline.probe.collectives import flatten, read_collective
+from paceline.check.watch.wrap import wrap
+from paceline.probe.collectives import flatten
 
 NUM_COMPARISONS = 2  # the first step has nothing to clear before it, so one is not enough
 LOOK_FOR_FINITE = 12  # a scaler's first steps may overflow: so many steps are tried
 DECLARED_LOOKS = 12  # a number that changes within so many backward calls is a counter, no constant
-
-
-class Collectives(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the collectives that backward itself starts: DDP's."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.calls = 0
-
-    def __torch_dispatch__(
-        self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = operator(*args, **(kwargs or {}))
-        if operator.namespace in ("c10d", "_c10d_functional") and read_collective(operator, args, result):
-            self.calls += 1
-        return result
 
 
 class TrainingWatch:
@@ -67,7 +52,7 @@ class TrainingWatch:
 
     def install(self) -> None:
         self._model.install()
-        self._watch_losses()
+        watch_losses(self._trace, self._loss_computed)
         self._watch_backward()
         self._watch_scaler()
         self._watch_gradients()
@@ -83,38 +68,12 @@ class TrainingWatch:
 
     def _forward_ended(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if self._keeps_calls and torch.is_grad_enabled():
-            self._call = MicroBatch(_detach(args), _detach(kwargs), _detach(output), None)
+            self._call = MicroBatch(detach(args), detach(kwargs), detach(output), None)
 
-    def _watch_losses(self) -> None:
-        functional: Any = torch.nn.functional
-        for name in dir(functional):
-            if name.endswith(("_loss", "cross_entropy", "kl_div", "_with_logits")) and name[0] != "_":
-                setattr(functional, name, self._watch_loss(name, getattr(functional, name)))
-
-    def _watch_loss(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def compute_loss(*args: Any, **kwargs: Any) -> Any:
-            loss = function(*args, **kwargs)
-            if isinstance(loss, torch.Tensor) and loss.requires_grad and loss.numel() == 1:
-                note(args, kwargs, loss)
-            return loss
-
-        @self._trace.guard
-        def note(args: Any, kwargs: Any, loss: torch.Tensor) -> None:
-            value = float(loss.detach())
-            # After the compared steps the value alone is needed.
-            kept = (args, kwargs) if self._keeps_calls else ((), {})
-            self._losses.append(LossCall(function, name, _detach(kept[0]), _detach(kept[1]), value))
-            device = loss.device.type
-            self._trace.write(
-                "loss",
-                function=name,
-                value=value,
-                autocast=torch.is_autocast_enabled(device),
-                reduction=kwargs.get("reduction", "mean"),
-            )
-
-        return compute_loss
+    def _loss_computed(self, call: LossCall) -> None:
+        if not self._keeps_calls:  # after the compared steps the value alone is needed
+            call = LossCall(call.function, call.name, (), {}, call.value)
+        self._losses.append(call)
 
     # Backward.
 
@@ -169,7 +128,7 @@ class TrainingWatch:
     def _watch_gradients(self) -> None:
         noted = self._trace.write
         for owner in (torch.optim.Optimizer, torch.nn.Module):
-            _wrap(owner, "zero_grad", before=self._trace.guard(lambda *a, **k: noted("zero_grad")))
+            wrap(owner, "zero_grad", before=self._trace.guard(lambda *a, **k: noted("zero_grad")))
 
         @self._trace.guard
         def clipped(*args: Any, **kwargs: Any) -> None:
@@ -177,7 +136,7 @@ class TrainingWatch:
             noted("clip")
 
         for name in ("clip_grad_norm_", "clip_grad_value_"):
-            _wrap(torch.nn.utils.clip_grad, name, before=clipped)
+            wrap(torch.nn.utils.clip_grad, name, before=clipped)
             setattr(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
 
     def _watch_collectives(self) -> None:
@@ -186,7 +145,7 @@ class TrainingWatch:
             self._trace.write("collective", gradients=self._model.has_gradients())
 
         for name in ("all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor"):
-            _wrap(dist.distributed_c10d, name, before=noted)
+            wrap(dist.distributed_c10d, name, before=noted)
             setattr(dist, name, getattr(dist.distributed_c10d, name))
 
     def _gradients_ready(self, scale: float) -> None:
@@ -227,9 +186,9 @@ class TrainingWatch:
                 self._gradients_ready(scaler.get_scale())
                 trace.write("unscale")
 
-        _wrap(Scaler, "__init__", after=made)
-        _wrap(Scaler, "unscale_", before=unscaling)
-        _wrap(Scaler, "update", before=trace.guard(lambda *a, **k: trace.write("update")))
+        wrap(Scaler, "__init__", after=made)
+        wrap(Scaler, "unscale_", before=unscaling)
+        wrap(Scaler, "update", before=trace.guard(lambda *a, **k: trace.write("update")))
         scale, step = Scaler.scale, Scaler.step
 
         @functools.wraps(scale)
@@ -273,37 +232,3 @@ class TrainingWatch:
         )
         self._steps += 1
         self._micros, self._compared = [], False
-
-
-def _detach(value: Any) -> Any:
-    """The same arguments without their graphs."""
-    if isinstance(value, torch.Tensor):
-        return value.detach()
-    if isinstance(value, dict):
-        return {name: _detach(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        items = [_detach(inner) for inner in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    return value
-
-
-def _wrap(
-    owner: Any,
-    name: str,
-    *,
-    before: Callable[..., None] | None = None,
-    after: Callable[..., None] | None = None,
-) -> None:
-    """Have a function of PyTorch tell a watcher that it is called."""
-    function = getattr(owner, name)
-
-    @functools.wraps(function)
-    def told(*args: Any, **kwargs: Any) -> Any:
-        if before is not None:
-            before(*args, **kwargs)
-        result = function(*args, **kwargs)
-        if after is not None:
-            after(*args, **kwargs)
-        return result
-
-    setattr(owner, name, told)
