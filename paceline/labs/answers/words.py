@@ -60,6 +60,18 @@ def is_below(metric: Metric | None, limit: float = 1.0) -> bool:
     return metric is not None and metric.median < limit and not metric.high >= limit
 
 
+def say_change(speedup: Metric | None, than: str = "") -> str:
+    """`**1.42 × as fast** (1.30–1.55)`, with a verdict where the interval allows one. Above 1 is faster."""
+    if speedup is None:
+        return "not compared"
+    behind = f" as {than}" if than else ""
+    low, high = speedup.low, speedup.high
+    interval = f" ({low:.2f}–{high:.2f})" if low < high else ""
+    if is_above(speedup) or is_below(speedup):
+        return f"**{speedup.median:.2f} × as fast**{behind}{interval}"
+    return f"{speedup.median:.2f} × as fast{behind}{interval}: no difference shown"
+
+
 def first_reason(rows: Sequence[LabRow]) -> str | None:
     """Why one of these rows is missing; None when all were measured."""
     return next((row.reason or "not measured" for row in rows if not row.is_measured), None)

@@ -1,0 +1,271 @@
+"""Practical 7, parts 4 and 5: what the scaler protects from, and both techniques beside each other.
+
+In: a `LabData`. Out: the blocks of the sections. Exercise: `paceline lab report practical7`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.labs.answers.asked import answer, cannot_answer, value
+from paceline.labs.answers.facts import compare_parts, compare_peaks, precision_of
+from paceline.labs.answers.figures import beside, memory_figure
+from paceline.labs.answers.stability import judge, loss_deviation, say_deviation
+from paceline.labs.answers.words import (
+    first_reason,
+    is_above,
+    is_below,
+    ratio_of,
+    say,
+    say_change,
+    say_share,
+)
+from paceline.labs.data import LabData, LabRow
+from paceline.record import Metric
+from paceline.report.chart_parts import Point
+from paceline.report.charts import against
+from paceline.report.document import Block, Column, Figure, Question, Table
+from paceline.report.terminal import NOT_KNOWN
+
+# GradScaler begins with this scale.
+FIRST_SCALE = 2.0**16
+# Below this share no gradient is lost, or none overflows, that anybody would miss.
+NEGLIGIBLE = 0.001
+
+
+def say_memory(rows: Sequence[LabRow]) -> str:
+    """Part 3: what 16 bits do to the memory, at a small and at a large batch."""
+    mixed, plain, large, large_plain = rows
+    changes = [
+        value(after, "peak_memory_bytes") - value(before, "peak_memory_bytes")
+        for before, after in ((plain, mixed), (large_plain, large))
+    ]
+    if changes[0] > 0 > changes[1]:
+        verdict = "It depends on the batch"
+    elif changes[0] < 0 and changes[1] < 0:
+        verdict = "It lowers the peak"
+    else:
+        verdict = "It raises the peak" if max(changes) > 0 else "It changes nothing"
+    return (
+        f"**{verdict}.** Batch {mixed.argument('batch')}: {compare_peaks(plain, mixed)}. "
+        f"Batch {large.argument('batch')}: {compare_peaks(large_plain, large)}. {compare_parts(large_plain, large)} "
+        "Activations are kept in 16 bits, and autocast keeps a 16-bit copy of each weight: the larger of the "
+        "two decides. Weights and gradients stay in fp32."
+    )
+
+
+def build_scaler(data: LabData) -> list[Block]:
+    table = data.table_rows("underflow")
+    mixed, bare = data.row("amp"), data.row("amp-no-scaler")
+    if not table:
+        lost = cannot_answer(data, "4.1", [], data.reason("underflow") or "not measured")
+    else:
+        lost = answer(data, "4.1", _say_underflow(table))
+    return [
+        lost,
+        _without_scaler(data, table, mixed, bare),
+        *beside(underflow_figure(table), _square_memory(data)),
+    ]
+
+
+def _say_underflow(table: Sequence[dict[str, float]]) -> str:
+    unscaled = min(table, key=lambda row: row["scale"])
+    best = [row for row in table if row["underflow_share"] <= NEGLIGIBLE >= row["overflow_share"]]
+    first = next((row for row in table if row["scale"] == FIRST_SCALE), None)
+    share = unscaled["underflow_share"]
+    said = (
+        f"fp16 has no numbers below 6 × 10⁻⁸. At a loss scale of {unscaled['scale']:g}, "
+        f"**{say_share(share)} of the gradients that are not zero in fp32 become zero** in fp16."
+    )
+    if share <= NEGLIGIBLE:
+        said += " **So in this model no scaler would be needed.**"
+    if first is not None:
+        said += f" At 65536, where GradScaler begins, it is {say_share(first['underflow_share'])}"
+        over = first["overflow_share"]
+        said += f", and {say_share(over)} overflow." if over else ", and none overflows."
+    if best:
+        low, high = (f"2^{math.log2(row['scale']):.0f}" for row in (best[0], best[-1]))
+        said += f" Scales from {low} to {high} lose and overflow next to nothing." if low != high else ""
+    overflowing = next((row for row in table if row["overflow_share"] > NEGLIGIBLE), None)
+    if overflowing:
+        power = math.log2(overflowing["scale"])
+        said += f" From 2^{power:.0f} on gradients overflow: hence the scaler looks for the scale by itself."
+    return said
+
+
+def _without_scaler(
+    data: LabData, table: Sequence[dict[str, float]], mixed: LabRow, bare: LabRow
+) -> Question:
+    missing = first_reason([mixed, bare])
+    if missing:
+        return cannot_answer(data, "4.2", [mixed, bare], missing)
+    precision = precision_of(bare)
+    deviation = loss_deviation(bare, mixed)
+    stability = judge(bare, data.row("amp-twin"))
+    assert stability is not None
+    apart = (
+        ""
+        if math.isnan(deviation)
+        else f" Its losses differ from Code 2's by at most {say_deviation(deviation)}."
+    )
+    said = f"Code 2 without it, in {precision}, is {stability.describe()}.{apart} "
+    if precision == "bf16":
+        said += "bf16 has the range of fp32, so here the scaler protects from nothing; its order of calls is the same. "
+        if table:
+            share = min(table, key=lambda row: row["scale"])["underflow_share"]
+            said += f"In fp16, {say_share(share)} of the gradients would be lost, as counted above."
+    elif stability.verdict == "unstable":
+        said += "**Without the scaler the training in fp16 does not hold.**"
+    else:
+        said += "In so few steps what is lost to zero does not show in the loss."
+    return answer(data, "4.2", said)
+
+
+def underflow_figure(table: Sequence[dict[str, float]]) -> Figure | None:
+    if not table:
+        return None
+    points = []
+    for name, key in (("lost to zero", "underflow_share"), ("overflown", "overflow_share")):
+        for row in table:
+            exact = Metric(row[key] * 100, row[key] * 100, row[key] * 100, 1, "%")
+            points.append(Point(f"{math.log2(row['scale']):.0f}", exact, name))
+    return Figure(
+        "underflow",
+        "Gradients lost in fp16 against the loss scale, as a power of two. GradScaler begins at 16.",
+        "Lost: "
+        + ", ".join(f"2^{p.x}: {p.metric.median:.1f} %" for p in points if p.series == "lost to zero"),
+        against(points, "log₂ of the loss scale", "gradients"),
+    )
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """What one technique did to the same samples in one fp32 batch."""
+
+    name: str
+    goal: str
+    row: LabRow
+
+
+def _effects(data: LabData) -> tuple[LabRow, list[_Effect]]:
+    return data.row("amp-large-batch-twin"), [
+        _Effect("Accumulation", "large batch in little memory", data.row("accumulation-large-batch")),
+        _Effect("Mixed precision", "fewer bytes, faster products", data.row("amp-large-batch")),
+        _Effect("Both", "both", data.row("both-large-batch")),
+    ]
+
+
+def build_goals(data: LabData) -> list[Block]:
+    base, effects = _effects(data)
+    rows: list[list[str]] = []
+    notes = []
+    for effect in effects:
+        missing = first_reason([base, effect.row])
+        if missing:
+            rows.append([effect.name, effect.goal, *[NOT_KNOWN] * 3])
+            notes.append(f"{effect.name}: {missing}.")
+            continue
+        rows.append([effect.name, effect.goal, *_say_effect(base, effect.row)])
+    table = Table(
+        "goals",
+        f"Against one fp32 batch of {base.argument('batch') or 'the same'} samples per rank at DIM "
+        f"{base.argument('dim') or '–'}; the same samples per optimizer step in every row.",
+        [Column(h) for h in ("", "Goal", "Effect on memory", "on speed", "on communication")],
+        rows,
+        notes,
+    )
+    accumulated, mixed, both = (effect.row for effect in effects)
+    missing = first_reason([base, accumulated, mixed, both])
+    if missing:
+        everything = [base, accumulated, mixed, both]
+        return [table, *(cannot_answer(data, id, everything, missing) for id in ("5.1", "5.2", "5.3"))]
+    return [
+        table,
+        answer(data, "5.1", _which_saves_memory(base, accumulated, mixed)),
+        answer(data, "5.2", _which_is_faster(base, accumulated, mixed)),
+        answer(data, "5.3", _can_both(base, accumulated, mixed, both)),
+    ]
+
+
+def _say_effect(base: LabRow, row: LabRow) -> list[str]:
+    memory = compare_peaks(base, row)
+    speed = say_change(ratio_of(base, row)).replace("**", "")
+    before, after = base.metric("collective_bytes"), row.metric("collective_bytes")
+    if not before or not after:
+        return [memory, speed, NOT_KNOWN]
+    micro, synchronising = value(row, "micro_steps"), value(row, "synchronising_micro_steps")
+    sent = (
+        f"none: {say(after, interval=False)} per step as before"
+        if after.median == before.median
+        else f"{say(after, interval=False)} per step instead of {say(before, interval=False)}"
+    )
+    spared = f"; {synchronising:g} of {micro:g} micro-steps synchronises" if micro > 1 else ""
+    return [memory, speed, sent + spared]
+
+
+def _which_saves_memory(base: LabRow, accumulated: LabRow, mixed: LabRow) -> str:
+    peaks = [value(row, "peak_memory_bytes") for row in (base, accumulated, mixed)]
+    saved = {"Accumulation": 1 - peaks[1] / peaks[0], "Mixed precision": 1 - peaks[2] / peaks[0]}
+    more, less = sorted(saved, key=lambda name: -saved[name])
+    if saved[more] <= 0:
+        return "**Neither saves memory here.** " + _say_saved(saved)
+    return (
+        f"**{more}.** {_say_saved(saved)} {compare_parts(base, accumulated)} Accumulation shortens what is kept by "
+        "micro-batches, as far as one likes; 16 bits can halve activations at most."
+    )
+
+
+def _say_saved(saved: dict[str, float]) -> str:
+    return (
+        ", ".join(
+            f"{name.lower()} {'saves' if share >= 0 else 'costs'} {say_share(abs(share))} of the peak"
+            for name, share in saved.items()
+        ).capitalize()
+        + "."
+    )
+
+
+def _which_is_faster(base: LabRow, accumulated: LabRow, mixed: LabRow) -> str:
+    gains = {"accumulation": ratio_of(base, accumulated), "mixed precision": ratio_of(base, mixed)}
+    between = ratio_of(accumulated, mixed)
+    said = f"Accumulation: {say_change(gains['accumulation'])}; mixed precision: {say_change(gains['mixed precision'])}."
+    if is_above(between):
+        verdict = (
+            "**Mixed precision.**"
+            if is_above(gains["mixed precision"])
+            else "**Neither gains; mixed precision costs less.**"
+        )
+    elif is_below(between):
+        verdict = (
+            "**Accumulation.**"
+            if is_above(gains["accumulation"])
+            else "**Neither gains; accumulation costs less.**"
+        )
+    else:
+        verdict = "**Cannot be told from these launches.**"
+    return (
+        f"{verdict} {said} Accumulation does not speed up arithmetic; it saves time only against synchronising every "
+        "micro-batch, as part 2 shows."
+    )
+
+
+def _can_both(base: LabRow, accumulated: LabRow, mixed: LabRow, both: LabRow) -> str:
+    gain = ratio_of(base, both)
+    lowest = min(value(row, "peak_memory_bytes") for row in (accumulated, mixed))
+    peak = value(both, "peak_memory_bytes")
+    better = "less than either alone" if peak < lowest else "not less than the better of the two alone"
+    verdict = "Yes, and both gains remain" if is_above(gain) and peak < lowest else "Yes, they work together"
+    if is_below(gain):
+        verdict = "They can, but here it is slower than neither"
+    return (
+        f"**{verdict}.** Code 3 needs {compare_peaks(base, both)}, {better}, and is {say_change(gain)}. What matters is "
+        "the order: scale every micro-step's loss, step and update the scaler once per optimizer step."
+    )
+
+
+def _square_memory(data: LabData) -> Figure | None:
+    base, effects = _effects(data)
+    named = [("one fp32 batch", base), *((effect.name.lower(), effect.row) for effect in effects)]
+    return memory_figure("memory", named, "Peak memory of the same samples, one step, by category.")
