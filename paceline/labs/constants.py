@@ -27,7 +27,8 @@ def describe_constants(lab: Lab, scale: ScaleName) -> str:
         if titles is largest and len(alike) > 1 and len(named) > 2:
             texts.insert(0, change)
         else:
-            texts.append(change if len(alike) == 1 else f"{', '.join(named)}: {change}")
+            others = f" and {len(named) - 1} more" if len(named) > 1 else ""
+            texts.append(change if len(alike) == 1 else f"“{named[0]}”{others}: {change}")
     here, handout = lab.scales[scale], lab.scales["handout"]
     counted = [
         f"{getattr(here, name)} {name} (handout {getattr(handout, name)})"

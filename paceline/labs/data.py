@@ -79,8 +79,8 @@ class LabData:
         for study, stored in by_study.items():
             newest, _ = select_newest([run for run in stored if (study, key_of(run)) in planned])
             self.runs += newest
-            is_table = any(TABLE_FACT in rank.facts for run in newest for rank in run.ranks)
-            for row in [] if is_table else explain(summarise(newest), newest):
+            timed = [run for run in newest if not is_table(run)]
+            for row in explain(summarise(timed), timed):
                 self._rows[study, key_of(row)] = row
             for run in sorted(newest, key=lambda run: run.round):
                 self._runs[study, key_of(run)].append(run)
@@ -174,6 +174,11 @@ class LabData:
             for experiment in task.experiments
             if experiment.id == experiment_id
         )
+
+
+def is_table(run: RunRecord) -> bool:
+    """Whether a run is that of a script that trains nothing."""
+    return any(TABLE_FACT in rank.facts for rank in run.ranks)
 
 
 def _text(value: object) -> str:

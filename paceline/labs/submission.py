@@ -15,7 +15,7 @@ from pathlib import Path
 from paceline.labs.answers import ANSWERS
 from paceline.labs.answers.every_lab import build_every_experiment
 from paceline.labs.constants import describe_constants
-from paceline.labs.data import LabData
+from paceline.labs.data import LabData, is_table
 from paceline.report.document import Block, Document, Paragraph, Section
 from paceline.report.drawing import MissingPackage
 from paceline.report.provenance import describe_commands, describe_runs, find_caveats
@@ -49,19 +49,29 @@ def build_document(data: LabData, author: str = "") -> Document:
         commands = "; ".join(f"`paceline lab run {lab.name} --task {task.id}`" for task in missing)
         said: list[Block] = [Paragraph(f"Not measured yet, and so not answered: {commands}.")]
         sections.append(Section("Tasks that are missing", said))
+    timed = [run for run in data.runs if not is_table(run)] or data.runs
     about = [
-        entry
-        for entry in describe_runs(data.runs)
-        if entry[0] in ("Machine", "Software", "Measured", "Steps")
+        entry for entry in describe_runs(timed) if entry[0] in ("Machine", "Software", "Measured", "Steps")
     ]
     return Document(
         title=lab.title,
         author=author,
         sections=sections,
         about=[*about, ("Constants", f"scale `{data.scale}`: {describe_constants(lab, data.scale)}")],
-        caveats=find_caveats(data.runs),
+        caveats=[*find_caveats(timed), *_find_single_launches(data)],
         page_limit=lab.page_limit,
     )
+
+
+def _find_single_launches(data: LabData) -> list[str]:
+    """One launch knows nothing of how launches differ."""
+    if data.lab.scales[data.scale].rounds > 1:
+        return []
+    return [
+        f"At the scale {data.scale} most configurations were launched once: intervals hold for that "
+        "launch, and "
+        "launches differ by some per cent."
+    ]
 
 
 def write_submission(data: LabData, folder: Path, *, author: str, asked: Sequence[str]) -> Written:

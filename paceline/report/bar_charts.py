@@ -123,7 +123,7 @@ def memory_stack(stacks: Sequence[tuple[str, Mapping[str, float]]]) -> Chart:
         "field": "y",
         "type": "quantitative",
         "title": title_with("peak memory", unit),
-        "scale": {"domain": [0, highest * 1.2], "nice": False},
+        "scale": {"domain": [0, highest * 1.3], "nice": False},
     }
     fill: Spec = {
         "field": "category",

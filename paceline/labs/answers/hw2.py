@@ -74,8 +74,10 @@ def _three_codes(data: LabData) -> list[Block]:
         last=["Stability"],
         remarks=stability,
         notes=[
-            "Stable: losses and gradients finite, at most a tenth of the steps skipped by GradScaler, no loss "
-            "more than 5 % from an fp32 twin with the same seeds and data (Code 3's is Code 1, itself in fp32).",
+            "Stable: losses and gradients finite, at most a tenth of the steps skipped by GradScaler, no "
+            "loss "
+            "more than 5 % from an fp32 twin with the same seeds and data (Code 3's is Code 1, itself in "
+            "fp32).",
         ],
     )
     return [table]

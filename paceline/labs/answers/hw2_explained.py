@@ -135,7 +135,8 @@ def _explain_memory(data: LabData) -> list[Block]:
     else:
         blocks.append(
             Paragraph(
-                "**Accumulation** keeps the activations of one micro-batch instead of the whole batch. For the "
+                "**Accumulation** keeps the activations of one micro-batch instead of the whole batch. For "
+                "the "
                 f"same {samples_of(one):.0f} samples its peak is {compare_peaks(one, accumulated)}. "
                 f"{compare_parts(one, accumulated)} Parameters and gradients stay as large."
             )
@@ -155,7 +156,8 @@ def _explain_memory(data: LabData) -> list[Block]:
         blocks.append(
             Paragraph(
                 "**Mixed precision** changes the bytes per number, not how many live: weights, gradients and "
-                f"optimizer stay in fp32. The peak of Code 2 against its fp32 twin is {compare_peaks(plain, mixed)}. "
+                "optimizer stay in fp32. The peak of Code 2 against its fp32 twin is "
+                f"{compare_peaks(plain, mixed)}. "
                 f"{compare_parts(plain, mixed)} {why}"
             )
         )
@@ -175,7 +177,8 @@ def _explain_batch(data: LabData) -> list[Block]:
         verdict = "The losses of the two were not both read, so equality is not shown."
     elif deviation <= ROUNDING:
         verdict = (
-            f"Measured: over all steps its losses differ from those of one batch of {samples_of(one):.0f} by at "
+            f"Measured: over all steps its losses differ from those of one batch of {samples_of(one):.0f} "
+            "by at "
             f"most {say_deviation(deviation)} of the loss. **They are equal to rounding.**"
         )
     else:
@@ -192,8 +195,10 @@ def _explain_batch(data: LabData) -> list[Block]:
             f"effective batch = batch × ACCUM_STEPS × ranks = {micro} × {SQUARE_STEPS} × {ranks} = {samples}",
         ),
         Paragraph(
-            f"{verdict} `backward()` adds gradients up: undivided, their sum would be {SQUARE_STEPS} times the mean "
-            "over the effective batch, and so would the step of SGD. Dividing each loss by ACCUM_STEPS makes the "
+            f"{verdict} `backward()` adds gradients up: undivided, their sum would be {SQUARE_STEPS} times "
+            "the mean "
+            "over the effective batch, and so would the step of SGD. Dividing each loss by ACCUM_STEPS "
+            "makes the "
             f"sum the mean. Accumulating is {say_change(ratio_of(one, accumulated), 'the one batch')}."
         ),
     ]

@@ -51,11 +51,12 @@ def _accumulation(data: LabData) -> list[Block]:
     calls = f"{say_count(row, 'collective_calls')} collectives in each optimizer step"
     if synchronising == 1 and micro > 1:
         synced = (
-            f"**No: on 1 of {micro:g}.** The {calls} all ran in the last backward pass; during the others each rank "
-            "kept its own gradients."
+            f"**No: on 1 of {micro:g}.** The {calls} all ran in one backward pass; in the others each rank "
+            "kept "
+            "its own gradients."
         )
     elif synchronising >= micro:
-        synced = f"**Yes, on all {micro:g}**: `no_sync()` had no effect here. There were {calls}, in every backward pass."
+        synced = f"**Yes, on all {micro:g}**: `no_sync()` had no effect here. There were {calls}."
     else:
         synced = f"**On {synchronising:g} of {micro:g}.** There were {calls}."
     wanted = float(row.argument("accum-steps"))
@@ -66,7 +67,6 @@ def _accumulation(data: LabData) -> list[Block]:
     strips = {
         "Code 1": row,
         "without no_sync()": data.row("always-synchronised"),
-        "Code 2": data.row("amp"),
     }
     known = {name: one for name, one in strips.items() if one.is_measured}
     caption = "One optimizer step of Code 1. At the right: share of the step."
@@ -107,14 +107,15 @@ def _division_and_no_sync(data: LabData) -> list[Block]:
     same = (
         "The losses of both were not read, so whether they train alike is not shown."
         if math.isnan(deviation)
-        else f"Both train alike: their losses differ by at most {say_deviation(deviation)}, which is rounding."
+        else f"Both train alike: their losses differ by at most {say_deviation(deviation)}, mere rounding."
         if deviation <= ROUNDING
         else f"They do **not** train alike: their losses differ by up to {say_deviation(deviation)}."
     )
     waits = [say_share(value(row, "exposed_comm_share")) for row in (without, with_no_sync)]
     happens = (
         f"Every backward pass synchronises: {say_count(without, 'synchronising_micro_steps')} of "
-        f"{say_count(without, 'micro_steps')}. {waits[0]} of the step is spent waiting for communication, with "
+        f"{say_count(without, 'micro_steps')}. {waits[0]} of the step is spent waiting for communication, "
+        "with "
         f"`no_sync()` {waits[1]}. {same}"
     )
     return [*answers, answer(data, "2.2", skipped), answer(data, "2.3", happens)]
@@ -131,7 +132,11 @@ def _why_divide(data: LabData) -> Block:
         f"({norms[1]:.4g} against {norms[0]:.4g}) at ACCUM_STEPS {steps:g}."
     )
     if abs(ratio / steps - 1) <= NEAR:
-        why = "`backward()` adds up, so the sum of means must be divided to be the mean; the step of SGD would be as much too long."
+        why = (
+            "`backward()` adds up, so the sum of means must be divided to be the mean; the step of SGD "
+            "would be "
+            "as much too long."
+        )
     else:
         why = f"A plain sum would make it {steps:g} times as long: **that is not what was measured.**"
     return answer(data, "2.1", f"{measured} {why}")
@@ -171,7 +176,8 @@ def _mixed_precision(data: LabData) -> list[Block]:
     else:
         verdict = "Not shown" if not (is_below(gains[0]) or is_below(gains[1])) else "No"
     faster = (
-        f"**{verdict}.** In {precision_of(mixed)} the step is {say_change(gains[0], 'fp32')}, with the large batch "
+        f"**{verdict}.** In {precision_of(mixed)} the step is {say_change(gains[0], 'fp32')}, with the "
+        "large batch "
         f"{say_change(gains[1], 'fp32')}. Why: {explain_precision(data, gains[0], mixed)}"
     )
     return [table, answer(data, "3.1", faster), answer(data, "3.2", practical7_both.say_memory(rows))]

@@ -50,7 +50,8 @@ def say_memory(rows: Sequence[LabRow]) -> str:
         verdict = "It raises the peak" if max(changes) > 0 else "It changes nothing"
     return (
         f"**{verdict}.** Batch {mixed.argument('batch')}: {compare_peaks(plain, mixed)}. "
-        f"Batch {large.argument('batch')}: {compare_peaks(large_plain, large)}. {compare_parts(large_plain, large)} "
+        f"Batch {large.argument('batch')}: {compare_peaks(large_plain, large)}. "
+        f"{compare_parts(large_plain, large)} "
         "Activations are kept in 16 bits, and autocast keeps a 16-bit copy of each weight: the larger of the "
         "two decides. Weights and gradients stay in fp32."
     )
@@ -86,13 +87,17 @@ def _say_underflow(table: Sequence[dict[str, float]]) -> str:
         over = first["overflow_share"]
         said += f", and {say_share(over)} overflow." if over else ", and none overflows."
     if best:
-        low, high = (f"2^{math.log2(row['scale']):.0f}" for row in (best[0], best[-1]))
+        low, high = (_power(row["scale"]) for row in (best[0], best[-1]))
         said += f" Scales from {low} to {high} lose and overflow next to nothing." if low != high else ""
     overflowing = next((row for row in table if row["overflow_share"] > NEGLIGIBLE), None)
     if overflowing:
-        power = math.log2(overflowing["scale"])
-        said += f" From 2^{power:.0f} on gradients overflow: hence the scaler looks for the scale by itself."
+        said += f" At {_power(overflowing['scale'])} gradients overflow, so the scaler looks for its scale itself."
     return said
+
+
+def _power(scale: float) -> str:
+    """65536 → `2¹⁶`."""
+    return "2" + f"{math.log2(scale):.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def _without_scaler(
@@ -105,14 +110,15 @@ def _without_scaler(
     deviation = loss_deviation(bare, mixed)
     stability = judge(bare, data.row("amp-twin"))
     assert stability is not None
-    apart = (
-        ""
-        if math.isnan(deviation)
-        else f" Its losses differ from Code 2's by at most {say_deviation(deviation)}."
-    )
+    if math.isnan(deviation):
+        apart = ""
+    elif deviation == 0:
+        apart = " Its losses are those of Code 2, bit for bit."
+    else:
+        apart = f" Its losses differ from those of Code 2 by at most {say_deviation(deviation)}."
     said = f"Code 2 without it, in {precision}, is {stability.describe()}.{apart} "
     if precision == "bf16":
-        said += "bf16 has the range of fp32, so here the scaler protects from nothing; its order of calls is the same. "
+        said += "bf16 has the range of fp32, so here the scaler protects from nothing. "
         if table:
             share = min(table, key=lambda row: row["scale"])["underflow_share"]
             said += f"In fp16, {say_share(share)} of the gradients would be lost, as counted above."
@@ -208,13 +214,15 @@ def _say_effect(base: LabRow, row: LabRow) -> list[str]:
 def _which_saves_memory(base: LabRow, accumulated: LabRow, mixed: LabRow) -> str:
     peaks = [value(row, "peak_memory_bytes") for row in (base, accumulated, mixed)]
     saved = {"Accumulation": 1 - peaks[1] / peaks[0], "Mixed precision": 1 - peaks[2] / peaks[0]}
-    more, less = sorted(saved, key=lambda name: -saved[name])
+    more = max(saved, key=lambda name: saved[name])
     if saved[more] <= 0:
         return "**Neither saves memory here.** " + _say_saved(saved)
-    return (
-        f"**{more}.** {_say_saved(saved)} {compare_parts(base, accumulated)} Accumulation shortens what is kept by "
-        "micro-batches, as far as one likes; 16 bits can halve activations at most."
-    )
+    limits = {
+        "Accumulation": "More micro-steps keep fewer activations still; the gradients stay.",
+        "Mixed precision": "It can halve activations at most; accumulation has no such limit.",
+    }
+    better = accumulated if more == "Accumulation" else mixed
+    return f"**{more}.** {_say_saved(saved)} {compare_parts(base, better)} {limits[more]}"
 
 
 def _say_saved(saved: dict[str, float]) -> str:
@@ -228,27 +236,18 @@ def _say_saved(saved: dict[str, float]) -> str:
 
 
 def _which_is_faster(base: LabRow, accumulated: LabRow, mixed: LabRow) -> str:
-    gains = {"accumulation": ratio_of(base, accumulated), "mixed precision": ratio_of(base, mixed)}
+    by_parts, by_bits = ratio_of(base, accumulated), ratio_of(base, mixed)
     between = ratio_of(accumulated, mixed)
-    said = f"Accumulation: {say_change(gains['accumulation'])}; mixed precision: {say_change(gains['mixed precision'])}."
+    said = f"Accumulation: {say_change(by_parts)}; mixed precision: {say_change(by_bits)}."
     if is_above(between):
         verdict = (
-            "**Mixed precision.**"
-            if is_above(gains["mixed precision"])
-            else "**Neither gains; mixed precision costs less.**"
+            "**Mixed precision.**" if is_above(by_bits) else "**Neither gains; mixed precision costs less.**"
         )
     elif is_below(between):
-        verdict = (
-            "**Accumulation.**"
-            if is_above(gains["accumulation"])
-            else "**Neither gains; accumulation costs less.**"
-        )
+        verdict = "**Accumulation.**" if is_above(by_parts) else "**Neither gains; accumulation costs less.**"
     else:
         verdict = "**Cannot be told from these launches.**"
-    return (
-        f"{verdict} {said} Accumulation does not speed up arithmetic; it saves time only against synchronising every "
-        "micro-batch, as part 2 shows."
-    )
+    return f"{verdict} {said} What accumulation saves against synchronising every micro-batch is in part 2."
 
 
 def _can_both(base: LabRow, accumulated: LabRow, mixed: LabRow, both: LabRow) -> str:
@@ -260,7 +259,8 @@ def _can_both(base: LabRow, accumulated: LabRow, mixed: LabRow, both: LabRow) ->
     if is_below(gain):
         verdict = "They can, but here it is slower than neither"
     return (
-        f"**{verdict}.** Code 3 needs {compare_peaks(base, both)}, {better}, and is {say_change(gain)}. What matters is "
+        f"**{verdict}.** Code 3 needs {compare_peaks(base, both)}, {better}, and is {say_change(gain)}. "
+        "What matters is "
         "the order: scale every micro-step's loss, step and update the scaler once per optimizer step."
     )
 
