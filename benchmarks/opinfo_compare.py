@@ -25,7 +25,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 DEVICE = "virtual:1"
-DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool, torch.bfloat16)
+DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64)
 MAX_SAMPLES = 40
 
 
@@ -60,24 +60,27 @@ def full_name(op: Any) -> str:
 
 
 def compare(op: Any) -> Verdict:
-    """Run all samples of one operator in every way it supports."""
+    """Run all samples of one operator in every way it supports, for every dtype of this comparison."""
     verdict = Verdict(full_name(op))
-    dtype = next((d for d in DTYPES if d in op.supported_dtypes("cpu")), None)
-    if dtype is None:
-        return Verdict(verdict.name, "not comparable", "no dtype of this comparison on the CPU")
+    for dtype in DTYPES:
+        if dtype in op.supported_dtypes("cpu") and verdict.status != "different":
+            compare_dtype(op, dtype, verdict)
+    if verdict.checks == 0 and verdict.status == "same":
+        verdict.status, verdict.cause = "not comparable", "no sample runs on the CPU"
+    return verdict
+
+
+def compare_dtype(op: Any, dtype: torch.dtype, verdict: Verdict) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for sample in make_samples(op, dtype):
                 compare_sample(op, sample, dtype, verdict)
-    except NotComparable as reason:
-        return Verdict(verdict.name, "not comparable", str(reason))
+    except NotComparable:
+        return
     except Exception as error:
         verdict.status = "different"
-        verdict.cause = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    if verdict.checks == 0 and verdict.status == "same":
-        verdict.status, verdict.cause = "not comparable", "no sample runs on the CPU"
-    return verdict
+        verdict.cause = f"{dtype}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 class NotComparable(Exception):
@@ -167,7 +170,8 @@ def compare_leaf(kind: str, expected: Any, found: Any, place: str, is_unset: boo
         return True
     here = found.detach().cpu()
     there = expected.detach()
-    if there.layout == torch.strided and torch.allclose(*comparable(here, there), rtol=0, atol=0, equal_nan=True):
+    exactly = {"rtol": 0, "atol": 0, "equal_nan": True}
+    if there.layout == torch.strided and torch.allclose(*comparable(here, there), **exactly):
         return True
     torch.testing.assert_close(here, there, equal_nan=True)
     return False
@@ -231,8 +235,8 @@ def run_forward(op: Any, call: Call) -> Any:
 def run_backward(op: Any, call: Call) -> Any:
     outputs = [out for out in tree_flatten(run_forward(op, call))[0] if isinstance(out, torch.Tensor)]
     outputs = [out for out in outputs if out.requires_grad]
-    leaves = [leaf for leaf in tree_flatten((call.input, call.args, call.kwargs))[0] if isinstance(leaf, torch.Tensor)]
-    inputs = [leaf for leaf in leaves if leaf.requires_grad]
+    leaves = tree_flatten((call.input, call.args, call.kwargs))[0]
+    inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     if not outputs or not inputs:
         raise NotComparable("nothing to differentiate")
     return torch.autograd.grad(outputs, inputs, [torch.ones_like(out) for out in outputs], allow_unused=True)
@@ -260,7 +264,8 @@ def run_out(op: Any, call: Call) -> Any:
 
 
 def any_cpu(result: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) and leaf.device.type == "cpu" for leaf in tree_flatten(result)[0])
+    leaves = tree_flatten(result)[0]
+    return any(isinstance(leaf, torch.Tensor) and leaf.device.type == "cpu" for leaf in leaves)
 
 
 def same_values(one: Any, other: Any) -> bool:

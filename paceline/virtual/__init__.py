@@ -146,6 +146,10 @@ def reset_transfers() -> None:
 
 def _start(devices: int) -> Library:
     import torch
+    from torch.utils.backend_registration import (
+        generate_methods_for_privateuse1_backend,
+        rename_privateuse1_backend,
+    )
 
     from paceline.virtual import data_parallel, device_module, distributed, module_identity
     from paceline.virtual.build import build_library
@@ -154,15 +158,15 @@ def _start(devices: int) -> Library:
     taken = torch._C._get_privateuse1_backend_name()
     if taken != "privateuseone":
         raise ValueError(
-            f"another package has registered the device {taken!r} in this process, and PyTorch takes only one "
-            "such backend; start a process without it"
+            f"another package has registered the device {taken!r} in this process, and PyTorch takes "
+            "only one such backend; start a process without it"
         )
     library = Library(build_library())
-    torch.utils.rename_privateuse1_backend("virtual")
+    rename_privateuse1_backend("virtual")
     library.start(devices)
     device_module.connect(library, devices)
-    torch._register_device_module("virtual", device_module)
-    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    torch._register_device_module("virtual", device_module)  # type: ignore[no-untyped-call]
+    generate_methods_for_privateuse1_backend(for_storage=True)
     data_parallel.install()
     distributed.install()
     module_identity.install()
@@ -173,7 +177,9 @@ def _start(devices: int) -> Library:
 
 def _library() -> Library:
     if _installed is None:
-        raise ValueError("this process has no virtual devices yet; call paceline.virtual.install(devices=5) first")
+        raise ValueError(
+            "this process has no virtual devices yet; call paceline.virtual.install(devices=5) first"
+        )
     return _installed.library
 
 

@@ -48,7 +48,9 @@ def describe(devices: int) -> str:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m paceline.virtual", description="Run a script on virtual devices.")
+    parser = argparse.ArgumentParser(
+        "python -m paceline.virtual", description="Run a script on virtual devices."
+    )
     parser.add_argument("--devices", type=int, default=5, metavar="N", help="how many devices (5)")
     parser.add_argument("--memory", metavar="SIZE", help="memory of each device, such as 8GiB")
     parser.add_argument("--link", metavar="RATE,LATENCY", help="what joins them, such as 12GB/s,5us")

@@ -64,8 +64,8 @@ def build_library() -> Path:
     if compiler is None:
         raise CompilerMissing(
             "virtual devices need a C++ compiler once, and there is none on this machine. "
-            "Install one (Debian, Ubuntu: apt install g++; macOS: xcode-select --install), or name it in CXX. "
-            "Everything else in Paceline works without it."
+            "Install one (Debian, Ubuntu: apt install g++; macOS: xcode-select --install), or name it in "
+            "CXX. Everything else in Paceline works without it."
         )
     directory.mkdir(parents=True, exist_ok=True)
     with _lock(directory / "lock"):

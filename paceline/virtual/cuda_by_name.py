@@ -2,8 +2,9 @@
 
 A mode translates every device that a torch function is given, `torch.cuda` gets the functions of
 `torch.virtual`, and the few Python functions that compare names (autocast, GradScaler, torch.load,
-init_process_group, init_device_mesh) are told the other name. What cannot be translated is a comparison in the
-script itself: `x.device.type == "cuda"` is false here, since the tensor says `virtual`.
+init_process_group, init_device_mesh) are told the other name. What cannot be translated is a comparison
+in the script itself, `x.device.type == "cuda"`, which is false here since the tensor says `virtual`, and
+`torch.Generator("cuda")`, which PyTorch makes without asking any mode.
 
 Enters and leaves: nothing. Exercise: `python -m paceline.virtual --as-cuda script.py`
 """
@@ -25,7 +26,7 @@ from paceline.virtual import device_module
 _CUDA = re.compile(r"cuda(?=:\d+$|$)")
 
 # What torch.cuda and torch.virtual have both.
-_SHARED = tuple(name for name in vars(device_module) if not name.startswith("_") and hasattr(torch.cuda, name))
+_SHARED = [name for name in vars(device_module) if name[0] != "_" and hasattr(torch.cuda, name)]
 
 
 def install() -> None:
@@ -38,7 +39,7 @@ def install() -> None:
     torch.cuda.is_current_stream_capturing = _never
     _translate_names()
     _enter_mode_in_threads()
-    CudaByName().__enter__()
+    CudaByName().__enter__()  # type: ignore[no-untyped-call]
 
 
 def translate(value: Any) -> Any:
@@ -101,7 +102,7 @@ def _translate_names() -> None:
     # nn.DataParallel asks torch.cuda first, and would then look for tensors that say cuda.
     torch.nn.parallel.data_parallel._get_available_device_type = lambda: "virtual"  # type: ignore[attr-defined]
     torch._utils._get_available_device_type = lambda: "virtual"
-    torch.serialization.register_package(15, lambda storage: None, _load_cuda_storage)
+    torch.serialization.register_package(15, lambda storage: None, _load_cuda_storage)  # type: ignore[arg-type]
 
 
 def _translating(function: Callable[..., Any], change: Callable[[Any], Any]) -> Callable[..., Any]:

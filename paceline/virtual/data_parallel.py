@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._utils import _flatten_dense_tensors, _reorder_tensors_as, _take_tensors, _unflatten_dense_tensors
+from torch._utils import _reorder_tensors_as, _take_tensors
 
 
 def install() -> None:
@@ -61,15 +61,19 @@ def _broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
     return [copy.copy_(tensor, non_blocking=True) for copy in out]
 
 
-def _broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int) -> list[list[Tensor]]:
+def _broadcast_coalesced(
+    tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int
+) -> list[list[Tensor]]:
     """Copies of all tensors on every device; the first device has them already."""
     copies: list[list[Tensor]] = [[] for _ in devices[1:]]
-    for chunk in _take_tensors(tensors, buffer_size):
-        flat = _flatten_dense_tensors(chunk)
+    for chunk in _take_tensors(tensors, buffer_size):  # type: ignore[no-untyped-call]
+        flat = torch._C._nn.flatten_dense_tensors(chunk)
         for made, index in zip(copies, devices[1:], strict=True):
-            arrived = _unflatten_dense_tensors(flat.to(_place(index), non_blocking=True), chunk)
+            there = flat.to(_place(index), non_blocking=True)
+            arrived = torch._C._nn.unflatten_dense_tensors(there, chunk)
             made.extend(part.detach() for part in arrived)
-    return [list(tensors), *(list(_reorder_tensors_as(made, tensors)) for made in copies)]
+    in_order = [list(_reorder_tensors_as(made, tensors)) for made in copies]  # type: ignore[no-untyped-call]
+    return [list(tensors), *in_order]
 
 
 def _scatter(
@@ -80,7 +84,9 @@ def _scatter(
     streams: Sequence[torch.Stream | None] | None = None,
 ) -> list[Tensor]:
     whole = tensor.contiguous()
-    chunks = whole.chunk(len(devices), dim) if chunk_sizes is None else whole.split(list(chunk_sizes), dim)
+    chunks = (
+        whole.chunk(len(devices), dim) if chunk_sizes is None else torch.split(whole, list(chunk_sizes), dim)
+    )
     placed = []
     for number, (chunk, index) in enumerate(zip(chunks, devices, strict=False)):
         with (streams[number] if streams else None) or nullcontext():
@@ -96,7 +102,7 @@ def _scatter_out(
     streams: Sequence[torch.Stream | None] | None = None,
 ) -> list[Tensor]:
     sizes = [target.size(dim) for target in out]
-    for number, (chunk, target) in enumerate(zip(tensor.split(sizes, dim), out, strict=True)):
+    for number, (chunk, target) in enumerate(zip(torch.split(tensor, sizes, dim), out, strict=True)):
         with (streams[number] if streams else None) or nullcontext():
             target.copy_(chunk, non_blocking=True)
     return list(out)
@@ -111,6 +117,6 @@ def _gather(tensors: Sequence[Tensor], dim: int, destination: int | None = None)
 
 def _gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
     sizes = [tensor.size(dim) for tensor in tensors]
-    for part, tensor in zip(out.split(sizes, dim), tensors, strict=True):
+    for part, tensor in zip(torch.split(out, sizes, dim), tensors, strict=True):
         part.copy_(tensor, non_blocking=out.device.type != "cpu")
     return out

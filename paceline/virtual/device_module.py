@@ -258,11 +258,11 @@ def set_rng_state_all(new_states: list[torch.Tensor]) -> None:
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
-    return _library.memory(index_of(device)).live_bytes
+    return int(_library.memory(index_of(device)).live_bytes)
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
-    return _library.memory(index_of(device)).peak_bytes
+    return int(_library.memory(index_of(device)).peak_bytes)
 
 
 # Nothing is cached, so what is reserved is what is allocated.

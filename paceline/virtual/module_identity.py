@@ -20,9 +20,11 @@ def install() -> None:
     """Wrap the one function through which a module converts its parameters."""
     convert = nn.Module._apply
 
-    def convert_in_place(self: nn.Module, fn: Callable[[Tensor], Tensor], *rest: Any, **named: Any) -> nn.Module:
+    def convert_in_place(
+        self: nn.Module, fn: Callable[[Tensor], Tensor], *rest: Any, **named: Any
+    ) -> nn.Module:
         before = dict(self._parameters)
-        convert(self, fn, *rest, **named)
+        convert(self, fn, *rest, **named)  # type: ignore[no-untyped-call]
         for name, old in before.items():
             new = self._parameters[name]
             if old is not None and new is not None and new is not old and _moved(old, new):
@@ -39,7 +41,7 @@ def _moved(old: Tensor, new: Tensor) -> bool:
 def _take_over(module: nn.Module, name: str, old: nn.Parameter, new: nn.Parameter) -> None:
     own_attributes = dict(old.__dict__)
     try:
-        torch.utils.swap_tensors(old, new)
+        torch.utils.swap_tensors(old, new)  # type: ignore[no-untyped-call]
     except RuntimeError:
         return  # a graph or a weak reference holds the old one: PyTorch's own way must do
     old.__dict__.update(own_attributes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_SIZE_UNITS = {"B": 1, **{f"{p}B": 1000**n for n, p in enumerate("KMGT", 1)}}
+_SIZE_UNITS: dict[str, int] = {"B": 1, **{f"{p}B": 1000**n for n, p in enumerate("KMGT", 1)}}
 _SIZE_UNITS |= {f"{p}iB": 1024**n for n, p in enumerate("KMGT", 1)}
 _TIME_UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 

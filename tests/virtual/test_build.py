@@ -58,7 +58,7 @@ def test_failing_compiler_is_quoted(tmp_path: Path) -> None:
     compiler = tmp_path / "compiler"
     compiler.write_text("#!/bin/sh\necho too old >&2\nexit 1\n")
     compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
-    out, err = start(BUILD, XDG_CACHE_HOME=str(tmp_path / "cache"), CXX=str(compiler)).communicate()
+    _, err = start(BUILD, XDG_CACHE_HOME=str(tmp_path / "cache"), CXX=str(compiler)).communicate()
     assert "CompilerFailed" in err
     assert "too old" in err
     assert not list((tmp_path / "cache").rglob("*.so"))

@@ -1,12 +1,6 @@
 #include "fallback.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <torch/library.h>
-
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
 
 #include "device.h"
 #include "generator.h"
@@ -15,53 +9,6 @@
 
 namespace paceline {
 namespace {
-
-Kind kind_of_list(const c10::Type& element) {
-  if (element.kind() == c10::TypeKind::TensorType) {
-    return Kind::TensorList;
-  }
-  if (const auto* optional = element.castRaw<c10::OptionalType>()) {
-    const bool of_tensors = optional->getElementType()->kind() == c10::TypeKind::TensorType;
-    return of_tensors ? Kind::OptionalTensorList : Kind::Other;
-  }
-  if (const auto* list = element.castRaw<c10::ListType>()) {
-    const bool of_tensors = list->getElementType()->kind() == c10::TypeKind::TensorType;
-    return of_tensors ? Kind::ListOfTensorLists : Kind::Other;
-  }
-  return Kind::Other;
-}
-
-Kind kind_of(const c10::Type& type) {
-  switch (type.kind()) {
-    case c10::TypeKind::TensorType:
-      return Kind::Tensor;
-    case c10::TypeKind::DeviceObjType:
-      return Kind::Device;
-    case c10::TypeKind::GeneratorType:
-      return Kind::Generator;
-    case c10::TypeKind::OptionalType:
-      return kind_of(*type.castRaw<c10::OptionalType>()->getElementType());
-    case c10::TypeKind::ListType:
-      return kind_of_list(*type.castRaw<c10::ListType>()->getElementType());
-    default:
-      return Kind::Other;
-  }
-}
-
-// A result in a written alias set is the argument of that set, not merely something like it.
-int argument_returned_as(const c10::Argument& result, const std::vector<c10::Argument>& arguments) {
-  const auto* returned = result.alias_info();
-  if (returned == nullptr || !returned->isWrite()) {
-    return -1;
-  }
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const auto* taken = arguments[i].alias_info();
-    if (taken != nullptr && taken->isWrite() && taken->beforeSets() == returned->beforeSets()) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
-}
 
 // One call: the device it runs on, its arguments as they came, and the twins that replaced them.
 class Call {
@@ -335,65 +282,7 @@ class Call {
   c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 4> written_; // original and twin
 };
 
-// The kernel of one operator: it carries that operator's plan.
-class OnCpu final : public c10::OperatorKernel {
- public:
-  explicit OnCpu(const c10::OperatorHandle& op) : plan_(op) {}
-
-  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-    Correspondence known;
-    run_on_cpu(plan_, op, stack, known);
-  }
-
- private:
-  Plan plan_;
-};
-
-// For operators that nobody knew of when the library was loaded: a program's own, or torchvision's.
-void run_unplanned(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  static std::mutex mutex;
-  static std::map<std::string, std::unique_ptr<Plan>> plans;
-  Plan* plan = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    auto& slot = plans[c10::toString(op.operator_name())];
-    if (slot == nullptr) {
-      slot = std::make_unique<Plan>(op);
-    }
-    plan = slot.get();
-  }
-  Correspondence known;
-  run_on_cpu(*plan, op, stack, known);
-}
-
-// These have no CPU kernel of their own: their common kernel asks where its arguments are, to choose
-// among the kernels of the devices that PyTorch knows. They must be asked on the CPU.
-const std::set<std::string>& chosen_by_device() {
-  static const std::set<std::string> names{
-      "aten::convolution", "aten::convolution_backward", "aten::mode.values"};
-  return names;
-}
-
-bool belongs_on_cpu(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
-      chosen_by_device().count(c10::toString(op.operator_name())) != 0;
-}
-
 } // namespace
-
-Plan::Plan(const c10::OperatorHandle& op) {
-  const auto& schema = op.schema();
-  bool takes_generator = false;
-  for (const auto& argument : schema.arguments()) {
-    const auto kind = kind_of(*argument.type());
-    takes_generator |= kind == Kind::Generator;
-    arguments.push_back({kind, argument.alias_info() != nullptr && argument.alias_info()->isWrite()});
-  }
-  for (const auto& result : schema.returns()) {
-    results.push_back({kind_of(*result.type()), argument_returned_as(result, schema.arguments())});
-  }
-  draws_unnamed = !takes_generator && op.hasTag(at::Tag::nondeterministic_seeded);
-}
 
 void run_on_cpu(
     const Plan& plan,
@@ -401,26 +290,6 @@ void run_on_cpu(
     torch::jit::Stack* stack,
     Correspondence& known) {
   Call(plan, op, stack, known).run();
-}
-
-void register_cpu_operators() {
-  // Leaked: dropping a library takes its kernels out of the dispatcher.
-  static auto* library = new torch::Library(
-      torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    const auto op = c10::Dispatcher::singleton().findOp(name);
-    const bool is_aten = op && op->hasSchema() && op->schema().getNamespace() == "aten";
-    if (!is_aten || op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) || !belongs_on_cpu(*op)) {
-      continue;
-    }
-    library->impl(
-        c10::toString(name).c_str(),
-        torch::CppFunction::makeFromBoxedFunctor(std::make_unique<OnCpu>(*op)));
-  }
-}
-
-TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&run_unplanned>());
 }
 
 } // namespace paceline

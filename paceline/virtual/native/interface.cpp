@@ -7,10 +7,10 @@
 
 #include "collectives.h"
 #include "device.h"
-#include "fallback.h"
 #include "generator.h"
 #include "hooks.h"
 #include "ledger.h"
+#include "operators.h"
 #include "timeline.h"
 
 using namespace paceline;

@@ -88,6 +88,9 @@ void follow_twin(const at::Tensor& original, const at::Tensor& twin, Corresponde
       original.storage_offset() != twin.storage_offset()) {
     impl->set_sizes_and_strides(twin.sizes(), twin.strides(), twin.storage_offset());
   }
+  // Some solvers conjugate their result by its mark instead of its values.
+  impl->_set_conj(twin.is_conj());
+  impl->_set_neg(twin.is_neg());
 }
 
 } // namespace paceline

@@ -115,7 +115,12 @@ def outputs(x: Tensor) -> Tensor:
 
 
 def selection(x: Tensor) -> Tensor:
-    found = [torch.topk(x, 2).values, torch.nonzero(x > 0).float(), torch.unique(x.round()), x.masked_select(x > 0)]
+    found = [
+        torch.topk(x, 2).values,
+        torch.nonzero(x > 0).float(),
+        torch.unique(x.round()),
+        x.masked_select(x > 0),
+    ]
     return torch.cat([part.flatten() for part in found])
 
 
@@ -129,7 +134,8 @@ def foreach(x: Tensor) -> Tensor:
 def complex_and_linear_algebra(x: Tensor) -> Tensor:
     spectrum = torch.fft.rfft(x).conj()
     solved = torch.linalg.solve(x + 5 * torch.eye(4, device=x.device), x)
-    return torch.cat([torch.view_as_real(spectrum.resolve_conj()).flatten(), solved.flatten(), spectrum.imag.flatten()])
+    real = torch.view_as_real(spectrum.resolve_conj())
+    return torch.cat([real.flatten(), solved.flatten(), spectrum.imag.flatten()])
 
 
 def function_transforms(x: Tensor) -> Tensor:
