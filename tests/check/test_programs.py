@@ -84,6 +84,14 @@ def test_correct_programs_pass(program: str, run_script: RunScript) -> None:
     assert named(verdicts, "unknown") == CANNOT_TELL[program], explain(verdicts)
 
 
+def test_the_loss_is_followed_by_value_and_by_graph(run_script: RunScript) -> None:
+    seen = run_script(PROGRAMS / "both_class.py")
+    for micro in seen.main.micros:
+        assert micro.backward["scale"] == 65536.0
+        assert micro.backward["ratio"] == pytest.approx(0.25, rel=1e-3)
+        assert micro.backward["factor"] == pytest.approx(0.25)
+
+
 @pytest.mark.parametrize("program", LABS_OWN)
 def test_the_labs_own_scripts_pass_every_check(program: str, run_script: RunScript) -> None:
     lab, kind = LABS_OWN[program]
