@@ -91,7 +91,7 @@ def _say_underflow(table: Sequence[dict[str, float]]) -> str:
         said += f" Scales from {low} to {high} lose and overflow next to nothing." if low != high else ""
     overflowing = next((row for row in table if row["overflow_share"] > NEGLIGIBLE), None)
     if overflowing:
-        said += f" At {_power(overflowing['scale'])} gradients overflow, so the scaler looks for its scale itself."
+        said += f" At {_power(overflowing['scale'])} gradients overflow, so the scaler seeks its scale itself."
     return said
 
 
@@ -213,6 +213,8 @@ def _say_effect(base: LabRow, row: LabRow) -> list[str]:
 
 def _which_saves_memory(base: LabRow, accumulated: LabRow, mixed: LabRow) -> str:
     peaks = [value(row, "peak_memory_bytes") for row in (base, accumulated, mixed)]
+    if not all(peaks):
+        return "Cannot be answered: no peak of memory was seen."
     saved = {"Accumulation": 1 - peaks[1] / peaks[0], "Mixed precision": 1 - peaks[2] / peaks[0]}
     more = max(saved, key=lambda name: saved[name])
     if saved[more] <= 0:
@@ -257,11 +259,11 @@ def _can_both(base: LabRow, accumulated: LabRow, mixed: LabRow, both: LabRow) ->
     better = "less than either alone" if peak < lowest else "not less than the better of the two alone"
     verdict = "Yes, and both gains remain" if is_above(gain) and peak < lowest else "Yes, they work together"
     if is_below(gain):
-        verdict = "They can, but here it is slower than neither"
+        verdict = "They can, but together they are slower here"
     return (
         f"**{verdict}.** Code 3 needs {compare_peaks(base, both)}, {better}, and is {say_change(gain)}. "
-        "What matters is "
-        "the order: scale every micro-step's loss, step and update the scaler once per optimizer step."
+        "What matters is the order: scale every micro-step's loss, step and update the scaler once per "
+        "optimizer step."
     )
 
 
