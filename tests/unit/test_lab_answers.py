@@ -162,7 +162,7 @@ def test_hw2_says_the_opposite_when_the_numbers_do() -> None:
 
 def test_hw2_shows_equality_with_one_large_batch() -> None:
     said = ask(measure_lab("hw2", TEXTBOOK), "What is the effective batch")
-    assert "32 × 8 × 2 = 512" in said
+    assert "32 × 16 × 2 = 1024" in said
     assert "equal to rounding" in said
     assert "1e-7" in said
 

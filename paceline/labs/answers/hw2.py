@@ -6,17 +6,20 @@ Exercise: `paceline lab report hw2`.
 
 from __future__ import annotations
 
+import difflib
+import re
+
 from paceline.analyse.fits import Observed, fit_line
 from paceline.labs.answers import hw2_explained
 from paceline.labs.answers.facts import precision_of, say_count, sixteen_bit_share, time_per_sample
 from paceline.labs.answers.figures import beside, strip_figure
 from paceline.labs.answers.stability import judge
 from paceline.labs.answers.tables import Shown, build_table
-from paceline.labs.answers.words import ratio_of, say, say_change, say_share
+from paceline.labs.answers.words import ratio_of, say, say_factor, say_share
 from paceline.labs.data import LabData, LabRow
 from paceline.report.chart_parts import Point
 from paceline.report.charts import against
-from paceline.report.document import Block, Column, Figure, Paragraph, Section
+from paceline.report.document import Block, Code, Column, Figure, Paragraph, Section
 
 TIMES = (
     Shown("time per step", "step_time_s"),
@@ -47,13 +50,28 @@ def _code3(data: LabData) -> list[Block]:
     )
     return [
         Paragraph(
-            "`practical5_single.py` is Code 1 with `autocast` around forward and loss, and `scaler.scale`, "
-            "`step` and `update` where Code 1 has `backward` and `step`. Seen in each optimizer step: "
+            "`practical5_single.py` is Code 1 with these lines of AMP; the structure of the training is "
+            "the same."
+        ),
+        Code(amp_lines(data)),
+        Paragraph(
+            "Seen in each optimizer step: "
             f"{say_count(row, 'micro_steps')} backward passes, "
             f"{say_count(row, 'synchronising_micro_steps')} of them synchronising; "
             f"{say_share(sixteen)} of the operations of matrix products in {precision_of(row)}; {scaler}."
-        )
+        ),
     ]
+
+
+def amp_lines(data: LabData) -> str:
+    """What Code 3 has and Code 1 has not, of autocast and scaler, without the comments."""
+    folder = data.lab.folder
+    code1, code3 = (
+        (folder / script).read_text(encoding="utf-8").splitlines()
+        for script in ("../practical7/practical7_accumulation.py", "practical5_single.py")
+    )
+    added = [line[2:].partition("  #")[0] for line in difflib.ndiff(code1, code3) if line.startswith("+ ")]
+    return "\n".join(line.strip() for line in added if re.search("autocast|scaler", line))
 
 
 def _three_codes(data: LabData) -> list[Block]:
@@ -97,6 +115,7 @@ def _sweep(data: LabData) -> list[Block]:
         TIMES,
         last=["Observations"],
         remarks=remarks,
+        notes=["Speeds are compared per sample. Where the interval holds 1, no difference is shown."],
     )
     strips = {
         "Code 1": data.row("code1-sweep", accum_steps=4),
@@ -112,14 +131,12 @@ def _observe(data: LabData, row: LabRow) -> str:
         return "–"
     steps = int(row.argument("accum-steps"))
     if row.experiment.id == "code3-sweep":
-        faster = ratio_of(data.row("code1-sweep", accum_steps=steps), row)
-        return f"{say_change(faster, 'Code 1')}" if faster else "no twin to compare with"
-    base = data.row("code1-sweep", accum_steps=4)
-    if steps == 4:
-        share = row.metric("exposed_comm_share")
-        return f"{say_share(share.median)} of the step waits for gradients" if share else "the shortest step"
-    faster = ratio_of(base, row, work=steps / 4)
-    return f"per sample {say_change(faster, '4 steps')}" if faster else "nothing to compare with"
+        return f"speed of Code 1 {say_factor(ratio_of(data.row('code1-sweep', accum_steps=steps), row))}"
+    if steps > 4:
+        faster = ratio_of(data.row("code1-sweep", accum_steps=4), row, work=steps / 4)
+        return f"speed of 4 steps {say_factor(faster)}"
+    share = row.metric("exposed_comm_share")
+    return f"{say_share(share.median)} of the step waits for gradients" if share else "the shortest step"
 
 
 def accumulation_figure(data: LabData) -> Figure | None:
@@ -128,8 +145,8 @@ def accumulation_figure(data: LabData) -> Figure | None:
     for id, name in (
         ("code1-sweep", "Code 1"),
         ("code3-sweep", "Code 3"),
-        ("code1-always-synchronised", "Code 1, no no_sync()"),
-        ("code3-always-synchronised", "Code 3, no no_sync()"),
+        ("code1-always-synchronised", "Code 1, sync all"),
+        ("code3-always-synchronised", "Code 3, sync all"),
     ):
         for row in data.rows(id):
             time = row.metric("step_time_s")
@@ -148,7 +165,7 @@ def accumulation_figure(data: LabData) -> Figure | None:
     )
     return Figure(
         "accumulation",
-        f"Time of an optimizer step against ACCUM_STEPS.{fitted}",
+        f"Time of an optimizer step. Sync all: without no_sync().{fitted}",
         f"Step time over ACCUM_STEPS for {', '.join(dict.fromkeys(p.series for p in points))}.",
         against(points, "ACCUM_STEPS", "step time"),
     )

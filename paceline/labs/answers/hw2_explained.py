@@ -30,12 +30,15 @@ from paceline.labs.answers.words import (
     say_share,
 )
 from paceline.labs.data import LabData, LabRow
+from paceline.quantity import format_bytes
 from paceline.record import Metric, RunRecord
 from paceline.report.document import Block, Column, Figure, Formula, Paragraph, Question, Table
 
 # Rounding in fp32 moves a loss by some 1e-7 per step; anything that is no rounding moves it by per cents.
 ROUNDING = 1e-4
 SQUARE_STEPS = 8
+# Where all samples of a step also fit one batch of the scripts' data.
+BATCH_STEPS = 16
 
 
 def build(data: LabData) -> list[Block]:
@@ -91,8 +94,8 @@ def _explain_time(data: LabData) -> list[Block]:
     )
     if share is not None and is_above(both):
         text += (
-            f"In logarithms, averaged over both orders, **{say_share(share.median)} of the gain is "
-            f"synchronisation and {say_share(1 - share.median)} is precision**"
+            f"In logarithms, averaged over both orders, **{share.median * 100:.0f} % of the gain is "
+            f"synchronisation and {100 - share.median * 100:.0f} % is precision**"
             + (
                 f" (the first {say_share(share.low)} to {say_share(share.high)})"
                 if share.low < share.high
@@ -126,21 +129,14 @@ def split_gain(rows: tuple[LabRow, ...]) -> Metric | None:
 
 
 def _explain_memory(data: LabData) -> list[Block]:
-    accumulated, one = data.row("code1-sweep", accum_steps=SQUARE_STEPS), data.row("one-large-batch")
+    accumulated, one = data.row("code1-sweep", accum_steps=BATCH_STEPS), data.row("one-large-batch")
     plain, mixed = data.row("code2-twin"), data.row("code2")
     blocks: list[Block] = []
     missing = first_reason([accumulated, one])
     if missing:
         blocks.append(Paragraph(f"Accumulation: {missing}."))
     else:
-        blocks.append(
-            Paragraph(
-                "**Accumulation** keeps the activations of one micro-batch instead of the whole batch. For "
-                "the "
-                f"same {samples_of(one):.0f} samples its peak is {compare_peaks(one, accumulated)}. "
-                f"{compare_parts(one, accumulated)} Parameters and gradients stay as large."
-            )
-        )
+        blocks.append(Paragraph(_explain_accumulation(one, accumulated)))
     missing = first_reason([plain, mixed])
     if missing:
         blocks.append(Paragraph(f"Mixed precision: {missing}."))
@@ -164,13 +160,35 @@ def _explain_memory(data: LabData) -> list[Block]:
     return blocks
 
 
+def _explain_accumulation(one: LabRow, accumulated: LabRow) -> str:
+    peaks = one.metric("peak_memory_bytes"), accumulated.metric("peak_memory_bytes")
+    held = one.metric("memory_bytes.activations")
+    if not peaks[0] or not peaks[1]:
+        return "Accumulation: no peak of memory was seen."
+    if peaks[1].median < peaks[0].median:
+        verdict = "It saves what grows with the batch; parameters and gradients stay as large."
+    else:
+        at_peak = f"only {format_bytes(held.median)}" if held else "an unknown part"
+        verdict = (
+            f"**So it saves nothing here**: of the one batch's peak {at_peak} is activations; weights, "
+            "gradients "
+            "and DDP's buckets are the rest, and they stay."
+        )
+    return (
+        "**Accumulation** keeps the activations of one micro-batch instead of those of the whole batch. "
+        "For the "
+        f"same {samples_of(one):.0f} samples its peak is {compare_peaks(one, accumulated)}. "
+        f"{compare_parts(one, accumulated)} {verdict}"
+    )
+
+
 def _explain_batch(data: LabData) -> list[Block]:
-    accumulated, one = data.row("code1-sweep", accum_steps=SQUARE_STEPS), data.row("one-large-batch")
+    accumulated, one = data.row("code1-sweep", accum_steps=BATCH_STEPS), data.row("one-large-batch")
     missing = first_reason([accumulated, one])
     if missing:
         return [Paragraph(f"The comparison with one large batch: {missing}.")]
     micro, ranks = int(accumulated.argument("batch")), accumulated.world
-    samples = micro * SQUARE_STEPS * ranks
+    samples = micro * BATCH_STEPS * ranks
     deviation = loss_deviation(accumulated, one)
     norms = accumulated.metric("gradient_norm"), one.metric("gradient_norm")
     if math.isnan(deviation):
@@ -191,11 +209,11 @@ def _explain_batch(data: LabData) -> list[Block]:
     return [
         Formula(
             f'"effective batch" = "batch" times "ACCUM_STEPS" times "ranks" = '
-            f"{micro} times {SQUARE_STEPS} times {ranks} = {samples}",
-            f"effective batch = batch × ACCUM_STEPS × ranks = {micro} × {SQUARE_STEPS} × {ranks} = {samples}",
+            f"{micro} times {BATCH_STEPS} times {ranks} = {samples}",
+            f"effective batch = batch × ACCUM_STEPS × ranks = {micro} × {BATCH_STEPS} × {ranks} = {samples}",
         ),
         Paragraph(
-            f"{verdict} `backward()` adds gradients up: undivided, their sum would be {SQUARE_STEPS} times "
+            f"{verdict} `backward()` adds gradients up: undivided, their sum would be {BATCH_STEPS} times "
             "the mean "
             "over the effective batch, and so would the step of SGD. Dividing each loss by ACCUM_STEPS "
             "makes the "
@@ -206,8 +224,8 @@ def _explain_batch(data: LabData) -> list[Block]:
 
 def _memory(data: LabData) -> Figure | None:
     named = [
-        ("Code 1", data.row("code1-sweep", accum_steps=SQUARE_STEPS)),
-        ("Code 3", data.row("code3-sweep", accum_steps=SQUARE_STEPS)),
+        ("Code 1", data.row("code1-sweep", accum_steps=BATCH_STEPS)),
+        ("Code 3", data.row("code3-sweep", accum_steps=BATCH_STEPS)),
         ("one batch", data.row("one-large-batch")),
         ("Code 2", data.row("code2")),
         ("Code 2, fp32", data.row("code2-twin")),

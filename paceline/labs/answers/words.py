@@ -72,6 +72,14 @@ def say_change(speedup: Metric | None, than: str = "") -> str:
     return f"{speedup.median:.2f} × as fast{behind}{interval}: no difference shown"
 
 
+def say_factor(speedup: Metric | None) -> str:
+    """The same for a table: `1.42 × (1.30–1.55)`; the interval tells whether it differs from 1."""
+    if speedup is None:
+        return "not compared"
+    interval = f" ({speedup.low:.2f}–{speedup.high:.2f})" if speedup.low < speedup.high else ""
+    return f"{speedup.median:.2f} ×{interval}"
+
+
 def first_reason(rows: Sequence[LabRow]) -> str | None:
     """Why one of these rows is missing; None when all were measured."""
     return next((row.reason or "not measured" for row in rows if not row.is_measured), None)
