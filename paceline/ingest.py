@@ -15,7 +15,6 @@ from typing import Any
 from paceline.record import (
     LINE_END,
     LINE_EXCEPTION,
-    LINE_LATE,
     LINE_NOTE,
     LINE_SAMPLE,
     LINE_START,
@@ -54,16 +53,10 @@ def parse_lines(data: bytes) -> list[dict[str, Any]]:
     return events
 
 
-def build_series(steps: list[dict[str, float]], late: list[dict[str, Any]]) -> dict[str, list[float]]:
+def build_series(steps: list[dict[str, float]]) -> dict[str, list[float]]:
     """One value per step and metric, in the order of the steps; NaN where none was known."""
-    places = {step["step"]: place for place, step in enumerate(steps)}
-    names = {name for step in steps for name in step} | {event["metric"] for event in late}
-    series = {name: [step.get(name, math.nan) for step in steps] for name in names - {"step"}}
-    for event in late:
-        for step, value in event["values"]:
-            if step in places:
-                series[event["metric"]][places[step]] = math.nan if value is None else float(value)
-    return series
+    names = {name for step in steps for name in step}
+    return {name: [step.get(name, math.nan) for step in steps] for name in names - {"step"}}
 
 
 def read_rank(path: Path) -> RankLog:
@@ -74,7 +67,7 @@ def read_rank(path: Path) -> RankLog:
     record = RankRecord(rank=int(path.stem.removeprefix("rank")))
     record.start = of_kind.get(LINE_START, [{}])[0]
     steps = read_steps(path.with_suffix(".steps"))
-    record.series = build_series(steps, of_kind.get(LINE_LATE, []))
+    record.series = build_series(steps)
     record.facts = {event["fact"]: event["data"] for event in of_kind.get(LINE_SAMPLE, [])}
     record.notes = of_kind.get(LINE_NOTE, [])
     ends = of_kind.get(LINE_END, [])

@@ -17,7 +17,6 @@ Source = Literal["measured", "simulated"]
 
 # The kinds of line in a rank's JSONL, under the key "event".
 LINE_START = "start"  # once, before the script: pid, device, threads, cores, versions
-LINE_LATE = "late"  # values that could only be read after the timed window: {"metric", "values": [[step, v]]}
 LINE_SAMPLE = "sample"  # one fact from the sampled steps: {"fact": one of FACTS, "data": {...}}
 LINE_NOTE = "note"  # something a person should hear: {"code", "text"}
 LINE_EXCEPTION = "exception"  # what the script raised: type, message, traceback, line, step

@@ -28,16 +28,20 @@ class StepFile:
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-        self._num_rows = 0
+        self.num_rows = 0
         self._capacity = 0
         self._grow()
 
     def append(self, step: int, *values: float) -> None:
         """Add the row of a step; `values` in the order of STEP_METRICS, NaN for what is not known."""
-        if self._num_rows == self._capacity:
+        if self.num_rows == self._capacity:
             self._grow()
-        ROW.pack_into(self._rows, self._num_rows * ROW.size, step, *values, 1.0)
-        self._num_rows += 1
+        ROW.pack_into(self._rows, self.num_rows * ROW.size, step, *values, 1.0)
+        self.num_rows += 1
+
+    def fill(self, row: int, metric: str, value: float) -> None:
+        """Put in what was not known yet when the row was written."""
+        struct.pack_into("<d", self._rows, row * ROW.size + COLUMNS.index(metric) * 8, value)
 
     def _grow(self) -> None:
         # posix_fallocate takes the disk blocks now; a sparse file would end in SIGBUS on a full disk.

@@ -9,6 +9,7 @@ directory and environment.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import importlib
@@ -207,6 +208,8 @@ def main() -> None:
     except BaseException as error:
         error.with_traceback(frames_of_script(error))
         rank.write_exception(error, script, sampling.clock.step, sampling.clock.kind == SAMPLED)
+        with contextlib.suppress(Exception):  # a broken device gives nothing more
+            sampling.read_late_values()
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
     script_ended(0)

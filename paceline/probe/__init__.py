@@ -28,10 +28,12 @@ def attach(
 ) -> Sampling:
     """Watch the script that is about to run in this process."""
     window = Window(spec["warmup"], spec["steps"], spec["sampled"])
+    steps = StepFile(sink.path.with_suffix(".steps"))
     health, roots, host = Health(), Roots(), Host(own_cores)
     sampling = Sampling(
         window,
         sink,
+        steps,
         health,
         roots,
         lower_gloo=spec["placement"] == "tuned",
@@ -39,14 +41,13 @@ def attach(
         on_done=on_done,
     )
 
-    steps = StepFile(sink.path.with_suffix(".steps"))
-
     def write_step(times: StepTimes) -> None:
-        step, _, ended_s = times[:3]
+        ended_s = times[2]
         try:
-            steps.append(*times, *host.read(ended_s), *health.take(step))
+            steps.append(*times, *host.read(ended_s), *health.take(steps.num_rows))
         except OSError as error:
             sink.give_up(error)
+        health.read_if_free(ended_s, steps)
 
     def note_restart(reason: str, step: int) -> None:
         sink.write(LINE_NOTE, code="steps_restart", text=reason, step=step)

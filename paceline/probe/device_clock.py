@@ -15,17 +15,17 @@ class DeviceClock:
     """Events on the current stream of the current accelerator."""
 
     def __init__(self) -> None:
-        self._events: list[tuple[int, torch.Event]] = []
+        self._events: list[tuple[int, torch.Event]] = []  # (row of the step that ended, its event)
 
-    def mark(self, step: int) -> None:
+    def mark(self, row: int) -> None:
         event = torch.Event(device=torch.accelerator.current_accelerator(), enable_timing=True)
         event.record(torch.accelerator.current_stream())
-        self._events.append((step, event))
+        self._events.append((row, event))
 
     def read_step_times(self) -> list[tuple[int, float]]:
-        """Waits for the device, then gives (step, seconds) for every step after the first mark."""
+        """Waits for the device, then gives (row, seconds) for every row after the first mark."""
         torch.accelerator.synchronize()
         pairs = zip(self._events, self._events[1:], strict=False)
-        times = [(step, before.elapsed_time(event) / 1000) for (_, before), (step, event) in pairs]
+        times = [(row, before.elapsed_time(event) / 1000) for (_, before), (row, event) in pairs]
         self._events.clear()
         return times

@@ -1,7 +1,7 @@
 """Numeric health: losses, the scaler's scale and skips, found without making the device wait.
 
-Enters: what hooks.py sees. Leaves: values for each step's line on a CPU, where reading a number is free;
-on an accelerator the tensors are kept where they are and `late_values` reads them after the timed steps.
+Enters: what hooks.py sees. Leaves: values in the rows of the steps. A step only keeps the tensors; they are
+read a few times a second on a CPU, where that waits for nothing, and on an accelerator after the timed steps.
 
     pytest tests/gloo/test_truth.py
 """
@@ -14,14 +14,17 @@ from typing import Any
 
 import torch
 
+from paceline.step_file import StepFile
+
+READING_INTERVAL_S = 0.25  # a rank that is killed loses so much of its losses, and nothing of its times
+
 
 class Health:
     """Collects the numbers of the step under way."""
 
     def __init__(self) -> None:
-        self.late: dict[str, list[tuple[int, list[torch.Tensor]]]] = {
-            name: [] for name in ("loss", "loss_scale", "skipped")
-        }
+        self._unread: list[tuple[int, str, list[torch.Tensor]]] = []  # (row, metric, tensors to add up)
+        self._last_read_s = 0.0
         self._scaled: tuple[weakref.ref[torch.Tensor], torch.Tensor] | None = None
         self._scaler: weakref.ref[torch.amp.GradScaler] | None = None
         self._losses: list[torch.Tensor] = []
@@ -31,7 +34,7 @@ class Health:
 
     def loss_scaled(self, outputs: Any, scaled: Any) -> None:
         if isinstance(outputs, torch.Tensor) and isinstance(scaled, torch.Tensor):
-            self._scaled = weakref.ref(scaled), outputs.detach()
+            self._scaled = weakref.ref(scaled), outputs.data
 
     def backward_called(self, tensors: Any) -> None:
         """Keep the loss that backward was called on, as it was before scaling."""
@@ -41,7 +44,8 @@ class Health:
         if self._scaled is not None and self._scaled[0]() is loss:
             loss = self._scaled[1]
         self._scaled = None
-        self._losses.append(loss.detach())
+        # .data is the same tensor without its graph, as detach() gives, but past the dispatcher.
+        self._losses.append(loss.data)
 
     def scaler_steps(self, scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> None:
         self._scaler = weakref.ref(scaler)
@@ -60,35 +64,34 @@ class Health:
     def step_skipped(self) -> None:
         self._skipped = True
 
-    def take(self, step: int) -> tuple[float, float, float]:
-        """Loss, scale and skip of the step that ends now: NaN where the number is still on an accelerator."""
-        loss = self._read("loss", step, self._losses)
-        scale = skipped = math.nan
+    def take(self, row: int) -> tuple[float, float, float]:
+        """Loss, scale and skip of the step that ends now; NaN for what `read_into` will find out."""
+        skipped = math.nan
+        if self._losses:
+            self._unread.append((row, "loss", self._losses))
+            self._losses = []
         if self._scale is not None:
-            scale = self._read("loss_scale", step, [self._scale])
-            skipped = 1.0 if self._skipped else self._read("skipped", step, self._found_inf, none=0.0)
+            self._unread.append((row, "loss_scale", [self._scale]))
+            if self._found_inf:
+                self._unread.append((row, "skipped", self._found_inf))
+            skipped = float(self._skipped)
             self._found_inf, self._scale, self._skipped = [], None, False
-        self._losses = []
-        return loss, scale, skipped
+        return math.nan, math.nan, skipped
 
-    def late_values(self) -> dict[str, list[tuple[int, float]]]:
-        """Read what was left on the device: this waits for it, so only after the timed steps."""
-        values = {
-            name: [(step, sum(map(float, tensors))) for step, tensors in kept]
-            for name, kept in self.late.items()
-            if kept
-        }
-        self.late = {name: [] for name in self.late}
-        return values
+    def read_if_free(self, now_s: float, steps: StepFile) -> None:
+        """On a CPU reading waits for nothing, but costs less for many steps at once than after each."""
+        if now_s - self._last_read_s < READING_INTERVAL_S or not self._unread:
+            return
+        if all(tensor.device.type == "cpu" for _, _, tensors in self._unread for tensor in tensors):
+            self._last_read_s = now_s
+            self.read_into(steps)
 
-    def _read(self, name: str, step: int, tensors: list[torch.Tensor], none: float = math.nan) -> float:
-        """Their sum where reading waits for nothing; on an accelerator they are kept."""
-        if not tensors:
-            return none
-        if tensors[0].device.type == "cpu":
-            return sum(map(float, tensors))
-        self.late[name].append((step, tensors))
-        return math.nan
+    def read_into(self, steps: StepFile) -> None:
+        """Read what was kept, on an accelerator too: that waits for it, so only after the timed steps."""
+        for row, metric, tensors in self._unread:
+            total = sum(map(float, tensors))
+            steps.fill(row, metric, float(total > 0) if metric == "skipped" else total)
+        self._unread.clear()
 
 
 def gradient_norm(parameters: list[torch.Tensor]) -> float:

@@ -23,7 +23,8 @@ from paceline.probe.health import Health, gradient_norm
 from paceline.probe.hooks import Roots
 from paceline.probe.sink import Sink
 from paceline.probe.timeline import Timeline
-from paceline.record import LINE_LATE, LINE_NOTE, LINE_SAMPLE, SAMPLED
+from paceline.record import LINE_NOTE, LINE_SAMPLE, SAMPLED
+from paceline.step_file import StepFile
 
 QUIET_BEFORE_STOP_S = (
     0.03  # gloo's threads finish their last records; without it the profiler's stop can crash
@@ -37,6 +38,7 @@ class Sampling:
         self,
         window: Window,
         sink: Sink,
+        steps: StepFile,
         health: Health,
         roots: Roots,
         *,
@@ -46,6 +48,7 @@ class Sampling:
     ) -> None:
         self._window = window
         self._sink = sink
+        self._steps = steps
         self._health = health
         self._roots = roots
         self._lower_gloo = lower_gloo
@@ -66,13 +69,14 @@ class Sampling:
         if step < window.warmup:
             self._prepare(step)
         if self._device_clock is not None and step < window.warmup + window.steps:
-            self._device_clock.mark(step)
+            self._device_clock.mark(self._steps.num_rows - 1)
         if window.kind(step) == SAMPLED and step < window.total:
             self._sampled_step_ended()
         if step == window.warmup + window.steps - 1:
             self.read_late_values()
             self._norms.append(gradient_norm(self._roots.parameters()))
         if step == window.total - 1:
+            self.read_late_values()
             self._stop_sampling()
             self._on_done()
         elif window.warmup + window.steps - 1 <= step < window.total - 1:
@@ -81,10 +85,10 @@ class Sampling:
     def read_late_values(self) -> None:
         """Everything that waited on the device; also called when the script ends early."""
         if self._device_clock is not None:
-            self._sink.write(LINE_LATE, metric="step_time_s", values=self._device_clock.read_step_times())
+            for row, step_time_s in self._device_clock.read_step_times():
+                self._steps.fill(row, "step_time_s", step_time_s)
             self._device_clock = None
-        for metric, values in self._health.late_values().items():
-            self._sink.write(LINE_LATE, metric=metric, values=values)
+        self._health.read_into(self._steps)
 
     def script_ended(self) -> None:
         """The script came to its own end: keep what there is, and say what is missing."""

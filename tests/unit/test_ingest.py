@@ -11,7 +11,6 @@ from paceline.step_file import StepFile
 
 LINES = [
     {"event": "start", "rank": 0, "pid": 7, "world": 2},
-    {"event": "late", "metric": "loss", "values": [[1, 0.5], [9, 0.1]]},
     {"event": "sample", "fact": "memory", "data": {"peak_bytes": 5}},
     {"event": "note", "code": "no_samples", "text": "…"},
 ]
@@ -30,6 +29,7 @@ def write_steps(folder: Path, rank: int) -> StepFile:
     file = StepFile(folder / f"rank{rank}.steps")
     append_step(file, 0, kind=WARMUP, end_s=1.0, wall_s=101.0)
     append_step(file, 1, kind=TIMED, end_s=2.0, wall_s=102.0, step_time_s=1.0)
+    file.fill(1, "loss", 0.5)  # as a loss that is read only later
     return file
 
 
