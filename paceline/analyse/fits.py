@@ -21,6 +21,7 @@ from paceline.record import Metric
 
 # A curve has bent where twice the input gains less than this.
 LEAST_GAIN = 0.10
+LEAST_WEIGHED = 0.01
 _TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
 _QUANTILE = float(stats.norm.ppf(_TAILS[1]))
 
@@ -125,7 +126,8 @@ def fit_line(observed: Sequence[Observed], *, non_negative: bool = False) -> Lin
     columns = np.stack((np.ones_like(places), places / scale), axis=1)
 
     def solve(values: Array) -> Array:
-        weights = 1 / np.maximum(np.abs(values), np.finfo(float).tiny)
+        # A count of 0 is known no better than a hundredth of the largest.
+        weights = 1 / np.maximum(np.abs(values), LEAST_WEIGHED * np.abs(values).max() or 1.0)
         weighted, goal = columns * weights[:, None], values * weights
         if non_negative:
             return np.asarray(optimize.nnls(weighted, goal)[0], float)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from paceline.labs.answers import hw2, practical7
+from paceline.labs.answers import hw1, hw2, hw3, practical7
 from paceline.labs.data import LabData
 from paceline.report.document import Section
 
 ANSWERS: dict[str, Callable[[LabData], list[Section]]] = {
     "practical7": practical7.build,
+    "hw1": hw1.build,
     "hw2": hw2.build,
+    "hw3": hw3.build,
 }

@@ -27,6 +27,7 @@ class Shown:
     heading: str
     metric: str | Callable[[LabRow], Metric | None]
     share: bool = False
+    why: str = NO_NUMBER  # why a measured row may lack it
 
     def of(self, row: LabRow) -> Metric | None:
         return row.metric(self.metric) if isinstance(self.metric, str) else self.metric(row)
@@ -61,7 +62,7 @@ def build_table(
                 mark = OVERSUBSCRIBED if row.oversubscribed else ""
                 cells.append(metric_cell(value, unit, mark=mark))
             else:
-                reason = row.reason or NO_NUMBER
+                reason = row.reason or one.why
                 cells.append(Cell(NOT_KNOWN, mark=marks.setdefault(reason, ascii_lowercase[len(marks)])))
     for place, texts in enumerate(remarks or [()] * len(rows)):
         rows[place] += texts
