@@ -31,7 +31,8 @@ def build_arguments(config: Config, options: Options, run_dir: Path, probe: bool
         for name, value in given.items():
             where += [name, str(value)] if value is not None else []
     logs = ["--max-restarts", "0", "--log-dir", str(run_dir / "logs"), "--redirects", "3"]
-    rank = ["-m", "paceline.worker"] if probe else []
+    # Behind "--", or torchrun takes a script's --log for one of its own options, abbreviated.
+    rank = ["-m", "--", "paceline.worker"] if probe else ["--"]
     return [*where, "--nproc-per-node", str(config.world), *logs, *rank, config.program, *config.arguments]
 
 

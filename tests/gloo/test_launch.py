@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.distributed.run import parse_args
 
 from paceline.launch import Progress, run_world
 from paceline.machine import usable_cores
 from paceline.processes import find_descendants
 from paceline.record import WARMUP, RunRecord
+from paceline.spec import build_arguments
 from paceline.study import Config, Options
 from paceline.torchrun import _idle, stop_idle_agents
 
@@ -126,3 +128,11 @@ def test_a_script_that_is_not_there_is_a_result_that_costs_nothing(tmp_path):
     assert record.status == "failed"
     assert "launch_report.py" in record.cause
     assert not (tmp_path / "run").exists()
+
+
+def test_an_option_of_the_script_is_never_taken_for_one_of_torchruns(tmp_path):
+    config = Config("train.py", ("--log", "file", "--nnodes", "7"), 1, "plain")
+    for probe in (True, False):
+        parsed = parse_args(build_arguments(config, Options(), tmp_path, probe))
+        assert parsed.training_script_args[-4:] == ["--log", "file", "--nnodes", "7"]
+        assert parsed.nnodes != "7"

@@ -56,7 +56,7 @@ def test_one_machine_stands_alone_several_meet(tmp_path):
     config = Config("train.py", ("--lr", "1"), 2, "plain")
     alone = build_arguments(config, Options(), tmp_path, True)
     assert alone[0] == "--standalone"
-    assert alone[-5:] == ["-m", "paceline.worker", "train.py", "--lr", "1"]
+    assert alone[-6:] == ["-m", "--", "paceline.worker", "train.py", "--lr", "1"]
     two = Options(nnodes="2", rdzv_endpoint="a:29400", rdzv_conf="is_host=true", local_addr="10.0.0.1")
     several = build_arguments(config, two, tmp_path, False)
     assert several[:4] == ["--nnodes", "2", "--rdzv-backend", "c10d"]
