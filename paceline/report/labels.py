@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import Protocol
 
 
@@ -50,7 +51,10 @@ class Labels:
         split = [split_arguments(one.arguments) for one in everything]
         names = dict.fromkeys(name for arguments in split for name in arguments)
         self.varying = [name for name in names if len({arguments.get(name) for arguments in split}) > 1]
-        self.shows_program = len({one.program for one in everything}) > 1
+        programs = {one.program for one in everything}
+        self.shows_program = len(programs) > 1
+        # Without their folders, unless two would then be alike.
+        self.shortens = len({PurePath(program).name for program in programs}) == len(programs)
         self.shows_placement = len({one.placement for one in everything}) > 1
 
     def columns(self) -> list[str]:
@@ -60,7 +64,7 @@ class Labels:
 
     def cells(self, one: Configured) -> list[str]:
         arguments = split_arguments(one.arguments)
-        program = [one.program] if self.shows_program else []
+        program = [self._program(one)] if self.shows_program else []
         placement = [one.placement] if self.shows_placement else []
         return [*program, str(one.world), *placement, *(arguments.get(name, "–") for name in self.varying)]
 
@@ -75,3 +79,6 @@ class Labels:
             elif cell != "–":
                 parts.append(f"{column} {cell}")
         return " · ".join(parts)
+
+    def _program(self, one: Configured) -> str:
+        return PurePath(one.program).name if self.shortens else one.program

@@ -1,5 +1,7 @@
 """Names of rows say what differs and nothing else."""
 
+from synthetic import make_run
+
 from paceline.report.labels import Labels, split_arguments
 from paceline.study import Config
 
@@ -36,3 +38,10 @@ def test_programs_and_placements_are_named_where_they_vary():
     assert labels.columns() == ["program", "ranks", "placement", "amp"]
     assert labels.name(Config("b.py", ("--amp",), 1, "plain")) == "b.py · 1 rank · plain · amp yes"
     assert labels.cells(Config("a.py", (), 1, "tuned")) == ["a.py", "1", "tuned", "–"]
+
+
+def test_programs_are_named_without_their_folders_unless_two_are_alike():
+    one, other = make_run(program="/a/train.py"), make_run(program="/b/bench.py")
+    assert Labels([one, other]).name(other) == "bench.py · 1 rank"
+    alike = make_run(program="/b/train.py")
+    assert Labels([one, alike]).name(alike) == "/b/train.py · 1 rank"
