@@ -87,7 +87,8 @@ def _explain_time(data: LabData) -> list[Block]:
     then = ratio_of(fast32, fast16)
     share = split_gain(rows)
     text = (
-        f"With `no_sync()` {compare_traffic(slow32, fast32)}; the fp32 step is {say_change(synchronisation)}. "
+        f"With `no_sync()` {compare_traffic(slow32, fast32)}; the fp32 step is "
+        f"{say_change(synchronisation)}. "
         f"Sixteen bits make it {say_change(precision)} with every micro-step synchronised and "
         f"{say_change(then)} with `no_sync()`. Both together: {say_change(both)}. "
     )

@@ -113,8 +113,8 @@ def _division_and_no_sync(data: LabData) -> list[Block]:
     )
     waits = [say_share(value(row, "exposed_comm_share")) for row in (without, with_no_sync)]
     happens = (
-        f"Every backward pass synchronises: {say_count(without, 'synchronising_micro_steps')} of "
-        f"{say_count(without, 'micro_steps')}. {waits[0]} of the step is spent waiting for communication, "
+        f"{say_count(without, 'synchronising_micro_steps')} of {say_count(without, 'micro_steps')} backward "
+        f"passes synchronise. {waits[0]} of the step is spent waiting for communication, "
         "with "
         f"`no_sync()` {waits[1]}. {same}"
     )

@@ -91,7 +91,9 @@ def _say_underflow(table: Sequence[dict[str, float]]) -> str:
         said += f" Scales from {low} to {high} lose and overflow next to nothing." if low != high else ""
     overflowing = next((row for row in table if row["overflow_share"] > NEGLIGIBLE), None)
     if overflowing:
-        said += f" At {_power(overflowing['scale'])} gradients overflow, so the scaler seeks its scale itself."
+        said += (
+            f" At {_power(overflowing['scale'])} gradients overflow, so the scaler seeks its scale itself."
+        )
     return said
 
 
