@@ -1,6 +1,6 @@
 """The constants that were measured beside those of the handout, in a line that fits below a report's title.
 
-In: a lab and a scale. Out: text. Exercise: `pytest tests/unit/test_lab_submission.py -k constants`.
+In: a lab and a scale. Out: text. Exercise: `pytest tests/unit/test_lab_run.py -k constants`.
 """
 
 from __future__ import annotations

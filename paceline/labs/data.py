@@ -1,7 +1,7 @@
 """What was measured of a lab, by experiment: all that an answer may rest on.
 
 In: a lab, a scale, its plan, and the stored runs. Out: for each configuration its row with findings, or the
-reason why there is none. Exercise: `pytest tests/unit/test_lab_data.py`.
+reason why there is none. Exercise: `pytest tests/unit/test_lab_answers.py`.
 """
 
 from __future__ import annotations
