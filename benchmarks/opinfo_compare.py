@@ -16,7 +16,7 @@ import sys
 import types
 import unittest
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,10 +59,10 @@ def full_name(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
-def compare(op: Any) -> Verdict:
-    """Run all samples of one operator in every way it supports, for every dtype of this comparison."""
+def compare(op: Any, dtypes: Sequence[torch.dtype] = DTYPES) -> Verdict:
+    """Run all samples of one operator in every way it supports, for every one of the dtypes."""
     verdict = Verdict(full_name(op))
-    for dtype in DTYPES:
+    for dtype in dtypes:
         if dtype in op.supported_dtypes("cpu") and verdict.status != "different":
             compare_dtype(op, dtype, verdict)
     if verdict.checks == 0 and verdict.status == "same":

@@ -22,14 +22,15 @@ from typing import Any
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="", help="names of operators, with commas between")
+    parser.add_argument("--dtype", help="one type instead of five, such as float32")
     parser.add_argument("--json", action="store_true", help="print verdicts as JSON lines, write nothing")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     only = [name for name in options.only.split(",") if name]
     if options.worker:
-        work(only, skip=json.loads(sys.stdin.readline()))
+        work(only, options.dtype, skip=json.loads(sys.stdin.readline()))
         return 0
-    verdicts = gather(only)
+    verdicts = gather(only, options.dtype)
     if options.json:
         print("\n".join(json.dumps(verdict) for verdict in verdicts))
     else:
@@ -37,7 +38,7 @@ def main() -> int:
     return 0
 
 
-def work(only: list[str], skip: list[str]) -> None:
+def work(only: list[str], dtype: str | None, skip: list[str]) -> None:
     """Compare operators and print a line when each begins and ends."""
     import opinfo_compare
 
@@ -47,20 +48,22 @@ def work(only: list[str], skip: list[str]) -> None:
     import torch
 
     torch.set_num_threads(1)
+    dtypes = (getattr(torch, dtype),) if dtype else opinfo_compare.DTYPES
     for op in opinfo_compare.load_database():
         name = opinfo_compare.full_name(op)
         if name in skip or (only and op.name not in only and name not in only):
             continue
         print(json.dumps({"begin": name}), flush=True)
-        print(json.dumps(asdict(opinfo_compare.compare(op))), flush=True)
+        print(json.dumps(asdict(opinfo_compare.compare(op, dtypes))), flush=True)
 
 
-def gather(only: list[str]) -> list[dict[str, Any]]:
+def gather(only: list[str], dtype: str | None) -> list[dict[str, Any]]:
     """Verdicts of all operators, from as many workers as crashes make necessary."""
     verdicts: list[dict[str, Any]] = []
     while True:
         begun = None
         command = [sys.executable, __file__, "--worker", "--only", ",".join(only)]
+        command += ["--dtype", dtype] if dtype else []
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
             assert worker.stdin is not None
             assert worker.stdout is not None

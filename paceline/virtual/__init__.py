@@ -170,6 +170,9 @@ def _start(devices: int) -> Library:
     data_parallel.install()
     distributed.install()
     module_identity.install()
+    # In evaluation nn.TransformerEncoder would take a path over nested tensors, which a virtual device
+    # cannot hold. The ordinary path computes the same.
+    torch.backends.mha.set_fastpath_enabled(False)
     # The devices start where the CPU's generator started, as CUDA's would.
     device_module.manual_seed_all(torch.initial_seed())
     return library

@@ -44,7 +44,7 @@ def _choose(ours: Callable[..., Any], theirs: Callable[..., Any] | None) -> Call
 
     def chosen(tensors: Any, *arguments: Any) -> Any:
         first = tensors if isinstance(tensors, Tensor) else tensors[0]
-        return (theirs if first.is_cuda else ours)(tensors, *arguments)
+        return (theirs if first.device.type == "cuda" else ours)(tensors, *arguments)
 
     return chosen
 

@@ -219,6 +219,17 @@ def test_autocast_and_grad_scaler() -> None:
     assert scaler.get_scale() == 4.0
 
 
+def test_transformer_evaluates_with_padding() -> None:
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2).eval()
+    x = torch.randn(2, 5, 32)
+    padding = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 1]], dtype=torch.bool)
+    with torch.no_grad():
+        expected = model(x, src_key_padding_mask=padding)
+        found = model.to(DEVICE)(x.to(DEVICE), src_key_padding_mask=padding.to(DEVICE))
+    assert torch.equal(found.cpu(), expected)
+
+
 def test_sparse_says_what_it_cannot_do() -> None:
     with pytest.raises(NotImplementedError, match="dense tensors"):
         torch.eye(3, device=DEVICE).to_sparse()
