@@ -17,6 +17,7 @@ from paceline.labs.data import LabData
 from paceline.labs.plan import Planned, plan
 from paceline.labs.spec import ScaleName, find_lab
 from paceline.record import RunRecord
+from paceline.report.document import Paragraph, Question, Section, Table, as_cell, walk
 
 NUM_STEPS, NUM_ROUNDS = 20, 3
 MACHINE = {"cores": 4, "memory_bytes": 8 * 2**30, "accelerators": {"devices": []}, "system": "Linux"}
@@ -54,6 +55,7 @@ class Laws:
     devices: Callable[[Case], list[dict[str, Any]]] = lambda case: []  # the fact of each rank
     warmup: float = 3.0  # how many times as long a warm-up step is
     noise: float = 0.01
+    unsteady: float = 0.0  # how much launches differ, each world in its own way
 
 
 def make_lab(
@@ -84,6 +86,7 @@ def _launch(planned: Planned, laws: Laws, round: int, cores: int) -> RunRecord:
     values = {name.removeprefix("--"): value for name, value in pairwise([*config.arguments, ""])}
     case = Case(planned.experiment.id, config.world, values)
     step_s = laws.step_s(case) * (1 + laws.noise * (round - 1))
+    step_s *= 1 + laws.unsteady * ((round + config.world.bit_length()) % 3 - 1)
     times = [step_s * (1 + laws.noise * ((step * 7) % 5 - 2) / 2) for step in range(NUM_STEPS)]
     comm_s = laws.comm_s(case)
     facts: dict[str, dict[str, Any]] = {"precision": {"matmul_flops": {"float32": case.flops / config.world}}}
@@ -165,7 +168,7 @@ def hw1_reversed() -> Laws:
             return 0.001
         large = case.number("dim") > 1024
         batch = case.number("batch")
-        gain = case.world ** (0.9 if large else 1.2 - 0.001 * batch)
+        gain = float(case.world ** (0.9 if large else 1.2 - 0.001 * batch))
         return 0.01 * batch / 64 / gain + (
             case.number("delay") / case.world + case.number("imbalance") / case.world
         )
@@ -243,3 +246,43 @@ def hw3_reversed() -> Laws:
         ]
 
     return Laws(step_s, devices=on_devices)
+
+
+# What a reader finds
+
+
+def say(sections: Sequence[Section], question: str) -> str:
+    """The answer to the question that begins so."""
+    blocks = [block for section in sections for block in walk(section.blocks)]
+    found = [b for b in blocks if isinstance(b, Question) and b.text.startswith(question)]
+    assert len(found) == 1, f"{len(found)} questions begin with {question!r}"
+    return " ".join(block.text for block in walk(found[0].answer) if isinstance(block, Paragraph))
+
+
+def find_table(sections: Sequence[Section], name: str) -> Table:
+    (table,) = (
+        block
+        for section in sections
+        for block in walk(section.blocks)
+        if isinstance(block, Table) and block.name == name
+    )
+    return table
+
+
+def column(table: Table, heading: str) -> list[str]:
+    """The texts below the heading that begins so."""
+    (place,) = (n for n, one in enumerate(table.columns) if one.heading.startswith(heading))
+    return [as_cell(row[place]).text for row in table.rows]
+
+
+def assert_every_cell_is_filled(sections: Sequence[Section]) -> None:
+    """A number, or a mark that a note below the table explains."""
+    tables = [b for section in sections for b in walk(section.blocks) if isinstance(b, Table)]
+    assert tables
+    for table in tables:
+        for cell in (as_cell(cell) for row in table.rows for cell in row):
+            assert cell.text, f"{table.name} has an empty cell"
+            if cell.text == "–":
+                assert cell.mark, f"{table.name}: a missing number without a mark"
+            if cell.mark:
+                assert any(note.startswith(cell.mark) for note in table.notes), f"{table.name}: {cell.mark}"

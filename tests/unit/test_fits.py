@@ -179,3 +179,11 @@ def test_a_knee_in_noise_is_uncertain() -> None:
     assert found is not None
     assert found.certainty < 0.8
     assert find_knee(points[:2]) is None
+
+
+def test_a_count_of_nothing_lies_on_the_line_too() -> None:
+    points = [Observed(devices, Metric(n, n, n, 1, "count")) for devices, n in ((1, 0), (2, 2), (5, 8))]
+    fit = fit_line(points)
+    assert fit is not None
+    assert fit.slope.median == pytest.approx(2)
+    assert fit.at(1).median == pytest.approx(0, abs=1e-9)

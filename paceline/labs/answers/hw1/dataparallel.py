@@ -20,6 +20,7 @@ from paceline.report.terminal import unit_of
 FULLER = 1.1  # device 0 holds this many times as much as the fullest of the others
 MOST = 0.9  # of the bytes copied between devices
 
+NOT_SEEN = "a not counted on these devices."
 THREADS = "DP's forward threads are not seen: its devices worked longer."
 
 
@@ -100,11 +101,13 @@ def _devices_table(dp: LabRow, ddp: LabRow | None) -> Table:
                 shown = (
                     Metric(metric.median, metric.median, metric.median, 1, metric.unit) if metric else None
                 )
-                line.append(metric_cell(shown, unit))
+                line.append(metric_cell(shown, unit, mark="" if shown else NOT_SEEN[0]))
     notes = [] if _is_unseen(dp) else [THREADS]
+    if any(isinstance(cell, Cell) and cell.mark for line in lines for cell in line):
+        notes.insert(0, NOT_SEEN)
     return Table(
         "devices",
-        f"Peak memory of each of {len(lines)} devices, and its share of work in the counted step.",
+        f"Each of {len(lines)} devices: peak memory, share of work.",
         columns,
         lines,
         notes,
@@ -178,10 +181,8 @@ def _describe_traffic(pairs: list[tuple[LabRow, LabRow]]) -> str:
     reduced = " or ".join(format_bytes(size) for size in sorted(gradients))
     whatever = ", whatever their number," if len(gradients) == 1 < len(pairs) else ""
     return (
-        f"In a step DataParallel copies {copied} devices, one after the other and the weights again and "
-        "again. "
-        f"A DDP rank{whatever} passes on {reduced} of gradients, while backward still runs, and keeps its "
-        "weights."
+        f"DataParallel copies {copied} devices in a step, the weights each time again; a DDP rank{whatever} "
+        f"passes on {reduced} of gradients, while backward still runs."
     )
 
 
@@ -198,9 +199,7 @@ def _pairs(dp: list[LabRow], ddp: list[LabRow]) -> list[tuple[LabRow, LabRow]]:
 def _answer_acceptable(data: LabData, dp: list[LabRow], ddp: list[LabRow]) -> Question:
     pairs = [pair for pair in _pairs(dp, ddp) if not pair[1].oversubscribed]
     reference = (
-        "By its construction it suits few devices and a large batch for each set of weights that is sent, "
-        "where "
-        "changing one line counts for more than speed."
+        "few devices, a large batch for each set of weights sent, and one changed line that counts for more."
     )
     if not pairs:
         return answer(data, "4.3", f"Not shown by a time here. Reference: {reference}")

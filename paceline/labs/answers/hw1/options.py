@@ -16,6 +16,7 @@ from paceline.labs.answers.asked import (
     find_largest,
     judge_speedup,
     say_change,
+    say_signed,
     too_few_cores,
     value,
 )
@@ -146,13 +147,13 @@ def _answer_batch(data: LabData, rows: list[LabRow]) -> tuple[Table | None, Ques
     world = worlds[-1]
     table = build_table(
         "batch",
-        f"Option B: the batch, on {world} ranks.",
+        f"Option B, on {world} ranks. Exposed: only communication runs.",
         [Column("batch", numeric=True)],
         [([row.argument("batch")], row) for row in largest],
         (
             Shown("step", "step_time_s"),
             Shown("speedup", "speedup"),
-            Shown("exposed comm.", "exposed_comm_share", share=True),
+            Shown("exposed", "exposed_comm_share", share=True),
         ),
     )
     known = [row for row in comparable(largest) if row.metric("speedup")]
@@ -168,8 +169,8 @@ def _answer_batch(data: LabData, rows: list[LabRow]) -> tuple[Table | None, Ques
     elif last.high < first.low:
         verdict = "**No, it makes it worse.**"
     else:
-        verdict = "**That cannot be told: the intervals overlap.**"
-    grows = last.median > first.median
+        verdict = "**That cannot be told, nor where it saturates: the intervals overlap.**"
+    grows = last.low > first.high
     return table, answer(
         data, "5B", f"{verdict} S({world}) is {path}. {_describe_knee(known) if grows else ''}"
     )
@@ -226,7 +227,7 @@ def _answer_imbalance(data: LabData, rows: list[LabRow]) -> tuple[Table | None, 
 def _judge_imbalance(row: LabRow, added: Metric, slower_s: float) -> str:
     mean_s = slower_s / row.world
     facts = (
-        f"On {row.world} ranks a step takes {say(added)} longer; by the maximum over ranks it would be "
+        f"On {row.world} ranks a step takes {say_signed(added)} longer; by the maximum of ranks it would be "
         f"{format_duration(slower_s)}, by their mean {format_duration(mean_s)}."
     )
     middle_s = (slower_s + mean_s) / 2
@@ -245,5 +246,9 @@ def _judge_imbalance(row: LabRow, added: Metric, slower_s: float) -> str:
     else:
         verdict = "**The interval holds both the maximum and the mean; more rounds would tell.**"
     straggler = next((f for f in row.row.findings if f.code == "straggler"), None) if row.row else None
-    named = f" Found from the times alone: {straggler.text.split('. ')[0].rstrip('.')}." if straggler else ""
-    return f"{verdict} {facts}{named}"
+    if straggler is None:
+        return f"{verdict} {facts}"
+    rank, late_s = straggler.numbers["rank"], straggler.numbers["late_s"]
+    return (
+        f"{verdict} {facts} Found from the times alone: rank {rank:g} is late by {format_duration(late_s)}."
+    )

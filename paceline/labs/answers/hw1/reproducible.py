@@ -22,7 +22,7 @@ from paceline.report.document import Block, Cell, Column, Figure, Question, Side
 
 # What the scripts time: from the beginning of forward to the end of the optimizer's step.
 TIMED_PHASES = ("forward_s", "backward_s", "optimizer_s", "other_s")
-LOW_PX = 165  # beside a table of four rows
+LOW_PX = 150  # beside a table of four rows
 MATTERS = 0.05  # warm-up changes a mean noticeably
 
 
@@ -53,16 +53,14 @@ def _answer_warmup(data: LabData, row: LabRow) -> Question:
     change = float(np.median([times.mean() / times[warmup:].mean() - 1 for times, warmup in launches]))
     shown = ", ".join(format_duration(seconds) for seconds in launches[0][0][: launches[0][1]])
     facts = (
-        f"The warm-up steps of one launch took {shown}; the steps after them have a median of "
-        f"{format_duration(steady_s)}. The first step is {first_s / steady_s:.1f} times as long as that, and "
-        f"with warm-up the mean of the run would be {abs(change) * 100:.0f} % "
-        f"{'higher' if change >= 0 else 'lower'}."
+        f"In one launch they took {shown}; the steps after them {format_duration(steady_s)}. The first is "
+        f"{first_s / steady_s:.1f} times as long, and with them the mean of a run would be "
+        f"{abs(change) * 100:.0f} % {'higher' if change >= 0 else 'lower'}."
     )
     if change > MATTERS:
         verdict = (
-            "**They would spoil the mean.** The first steps make threads, memory and connections, and DDP "
-            "orders "
-            "its buckets anew: no later step pays for that."
+            "**They would spoil the mean.** In them threads, memory and connections are made, and DDP orders "
+            "its buckets anew."
         )
     else:
         verdict = (

@@ -53,8 +53,8 @@ def _build_table(data: LabData, rows: list[LabRow]) -> Table:
     first = [data.rows(model)[0] for model in MODELS if data.rows(model)]
     return build_table(
         "sizes",
-        f"{_sizes(data, 'small')}, {_sizes(data, 'large')}. Steps on each number of ranks; E(n): efficiency; "
-        "exposed(n): the share of the step in which nothing but communication runs.",
+        f"{_sizes(data, 'small')}, {_sizes(data, 'large')}. E(n): efficiency on n ranks; "
+        "exposed(n): share of the step with communication alone.",
         ["model"],
         [([_name(row)], row) for row in first],
         shown,

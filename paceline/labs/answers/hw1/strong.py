@@ -31,7 +31,7 @@ TIMES = (
     Shown("speedup", "speedup"),
     Shown("efficiency", "efficiency", share=True),
 )
-LOW_PX = 185  # beside a table of three rows
+LOW_PX = 160  # beside a table of three rows
 DROPS = 0.05  # of efficiency, below which two worlds are called alike
 
 
@@ -68,7 +68,7 @@ def _answer_linear(data: LabData, rows: Sequence[LabRow]) -> Question:
     apart = [row for row in rows if row.oversubscribed and row.metric("speedup")]
     if apart:
         named = ", ".join(f"S({row.world}) = {value(row, 'speedup'):.2f}" for row in apart)
-        text += f" {named} had more ranks than cores, and says nothing about DDP."
+        text += f" ({named} had more ranks than cores.)"
     return answer(data, "2.1", text)
 
 
@@ -107,7 +107,7 @@ def _explain(data: LabData, rows: Sequence[LabRow]) -> Question:
     parts = [("communication that no computing hides", value(largest, "exposed_comm_s"))]
     for name in ("forward", "optimizer"):
         grown_s = value(largest, f"{name}_s") - value(one, f"{name}_s") / world
-        parts.append((f"{name}, which does not become {world} times shorter", grown_s))
+        parts.append((f"{name}, not {world} times shorter", grown_s))
     known = sorted(((name, s) for name, s in parts if s > 0.03 * lost_s), key=lambda part: -part[1])
     named = "; ".join(f"{name} {format_duration(s)} ({say_share(s / lost_s)})" for name, s in known)
     rest = 1 - sum(s for _, s in known) / lost_s
@@ -130,10 +130,9 @@ def _describe_message(row: LabRow) -> str:
     batch = int(row.argument("batch"))
     text = (
         f"Each rank computes {batch // row.world} of the {batch} samples, and passes on "
-        f"{format_bytes(size.median)} of "
-        "gradients whatever its share"
+        f"{format_bytes(size.median)} of gradients whatever its share"
     )
     bandwidth = row.metric("bus_bandwidth_bytes_s")
     if busy is None or bandwidth is None:
         return f"{text}."
-    return f"{text}: {format_duration(busy.median)} at {bandwidth.median / 1e9:.2g} GB/s of bus bandwidth."
+    return f"{text}: {format_duration(busy.median)} at {bandwidth.median / 1e9:.2g} GB/s."

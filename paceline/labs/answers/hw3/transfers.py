@@ -152,7 +152,9 @@ def _answer_relation(
     if is_above(judged.slope, 0) and misfit <= STRAIGHT:
         verdict = f"**Both the copies and the step grow in a straight line**, to {say_share(misfit)} of it."
     elif is_above(judged.slope, 0):
-        verdict = f"**Copies and the step grow**, the step not in a straight line: it is {say_share(misfit)} off it."
+        verdict = (
+            f"**Copies and the step grow**, the step not in a straight line: {say_share(misfit)} off it."
+        )
     elif is_below(judged.slope, 0):
         verdict = "**The copies grow, the time of a step falls.**"
     else:
