@@ -219,6 +219,15 @@ def test_autocast_and_grad_scaler() -> None:
     assert scaler.get_scale() == 4.0
 
 
+def test_results_are_the_arguments_of_their_alias_sets() -> None:
+    x = torch.randn(6, device=DEVICE)
+    values, indices = torch.empty(6, device=DEVICE), torch.empty(6, dtype=torch.long, device=DEVICE)
+    returned = torch.ops.aten.sort.values(x, values=values, indices=indices)
+    assert returned[0] is values
+    assert returned[1] is indices
+    assert x.add_(1) is x
+
+
 def test_transformer_evaluates_with_padding() -> None:
     layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     model = nn.TransformerEncoder(layer, 2).eval()
