@@ -95,6 +95,8 @@ def test_times_of_the_table_are_those_that_were_measured(tmp_path: Path) -> None
     # 4 micro-steps of 32 samples at 0.1 ms, half of it in 16 bits, and 10 ms of synchronisation.
     assert [row[0] for row in table] == ["Code 1", "Code 2", "Code 3"]
     assert [float(row[1]) for row in table] == pytest.approx([22.8, 11.6, 16.4], rel=0.01)
+    # Two ranks: 256 samples per step, of Code 2 64.
+    assert [float(row[2]) for row in table] == pytest.approx([89.1, 181, 64.1], rel=0.01)
     assert all("stable" in row[-1] and "unstable" not in row[-1] for row in table)
     sweep = cells(document, "accum-steps")
     assert [row[1] for row in sweep] == ["4", "8", "16", "32"] * 2
@@ -223,6 +225,7 @@ def test_a_task_that_was_not_measured_has_no_section() -> None:
     document = build_document(measure_lab("hw2", TEXTBOOK, skip=skip))
     titles = [section.title for section in document.sections]
     assert titles[-1] == "Tasks that are missing"
+    assert not any(title.startswith("Task 3") for title in titles)
 
 
 def test_a_lab_without_answers_has_a_table_for_each_experiment() -> None:
