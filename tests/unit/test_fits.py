@@ -187,3 +187,14 @@ def test_a_count_of_nothing_lies_on_the_line_too() -> None:
     assert fit is not None
     assert fit.slope.median == pytest.approx(2)
     assert fit.at(1).median == pytest.approx(0, abs=1e-9)
+
+
+def test_two_lines_are_drawn_independently() -> None:
+    rising = fit_line([Observed(x, around(float(x), 0.1, unit="s")) for x in (1, 100)])
+    level = fit_line([Observed(x, around(50.0, 0.1, unit="s")) for x in (1, 100)])
+    assert rising is not None
+    assert level is not None
+    crossing = find_crossing(rising, level)
+    assert crossing is not None
+    # Of the rising line's one point and the level one's two: 10 % × √(1 + 1/2).
+    assert (crossing.high - crossing.low) / 2 / 50 == pytest.approx(0.122, rel=0.2)

@@ -32,7 +32,7 @@ def answer_dataparallel(data: LabData) -> list[Block]:
         "DataParallel (DP) and DDP: the step, its spread, and what it sends between devices (of DDP: one "
         "rank's "
         "gradients).",
-        ["", Column("devices", numeric=True)],
+        ["mode", Column("devices", numeric=True)],
         [([_mode(row), str(_num_devices(row))], row) for row in rows],
         (
             Shown("step", "step_time_s"),
