@@ -6,10 +6,12 @@ Exercise: `pytest tests/unit/test_explain.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from paceline.analyse.straggler import find_straggler as locate_straggler
 from paceline.findings.case import Case, count, of_step, percent
 from paceline.quantity import format_bytes, format_duration
-from paceline.record import Finding
+from paceline.record import Finding, Metric
 
 EXPOSED_SHARE = 0.15
 LARGE_SHARE = 0.25  # of the step: from here on it is a warning
@@ -214,5 +216,5 @@ def _undivided_s(case: Case, share: float) -> float:
     return (case.base_value("forward_s") + case.base_value("backward_s")) * max(0.0, per_rank - share)
 
 
-def _total_flops(metrics: dict[str, object]) -> float:
-    return sum(getattr(m, "median", 0.0) for name, m in metrics.items() if name.startswith("matmul_flops."))
+def _total_flops(metrics: Mapping[str, Metric]) -> float:
+    return sum(metric.median for name, metric in metrics.items() if name.startswith("matmul_flops."))
