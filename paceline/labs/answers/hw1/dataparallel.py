@@ -29,9 +29,7 @@ def answer_dataparallel(data: LabData) -> list[Block]:
     rows = [*dp, *ddp]
     table = build_table(
         "dataparallel",
-        "DataParallel (DP) and DDP: the step, its spread, and what it sends between devices (of DDP: one "
-        "rank's "
-        "gradients).",
+        "DataParallel (DP) and DDP: step, its spread, and what it sends to other devices (DDP: one rank).",
         ["mode", Column("devices", numeric=True)],
         [([_mode(row), str(_num_devices(row))], row) for row in rows],
         (
@@ -133,9 +131,8 @@ def _answer_bottleneck(data: LabData, rows: list[LabRow], widest: LabRow | None)
     fuller = peaks[0].median / other.median if other.median else float("inf")
     facts = (
         f"On {_num_devices(widest)} devices {say_share(share)} of the {format_bytes(total)} that a step "
-        "copies "
-        f"between devices leave or reach device 0, and it holds {format_bytes(peaks[0].median)} at its peak, "
-        f"the fullest of the others {format_bytes(other.median)}."
+        f"copies between devices leave or reach device 0, and it holds {format_bytes(peaks[0].median)} at "
+        f"its peak, the fullest of the others {format_bytes(other.median)}."
     )
     if share >= MOST and fuller >= FULLER:
         verdict = (

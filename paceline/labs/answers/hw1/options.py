@@ -89,7 +89,8 @@ def _answer_delay(data: LabData, rows: list[LabRow]) -> tuple[Table | None, Ques
     plain = _plain(data, largest).metric("speedup")
     if without is not None and plain is not None:
         before, after = without.unbounded_share, with_delay.unbounded_share
-        text += f" Without it, S({largest.world}) is {say(plain)} and the share {say_share(max(before, 0))}."
+        share = "more than all" if before > 1 else say_share(max(before, 0))
+        text += f" Without it, S({largest.world}) is {say(plain)}, the serial share {share}."
         if after <= before and before > 1:
             text += " A delay of fixed length lessens what communication weighs."
     return table, answer(data, "5A", f"{text} {_check_prediction(rows, predict)}")
@@ -110,8 +111,7 @@ def _describe_fit(fit: AmdahlFit) -> str:
     if fit.unbounded_share > 1:
         return (
             f"Amdahl's law cannot hold: {say_share(fit.unbounded_share)} of the step would have to be "
-            "serial, "
-            "for it knows no communication that more ranks make dearer."
+            "serial, for it knows no communication that more ranks make dearer."
         )
     interval = f" ({share.low * 100:.0f}–{share.high * 100:.0f})" if share.low < share.high else ""
     limit = f", so at most {1 / share.median:.2g} times as fast" if share.median > 0 else ""
@@ -234,8 +234,7 @@ def _judge_imbalance(row: LabRow, added: Metric, slower_s: float) -> str:
     if is_above(added, middle_s):
         verdict = (
             "**The step is as long as its slowest rank's: the maximum counts, not the mean.** All wait for "
-            "the "
-            "last one."
+            "the last one."
         )
     elif is_below(added, mean_s / 2):
         verdict = "**Hardly anything: the others do not wait for the slow rank here.**"

@@ -5,6 +5,7 @@ In: a `LabData`. Out: blocks. Exercise: `pytest tests/unit/test_lab_answers_hw1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from paceline.analyse.fits import Observed, find_crossing, fit_line, flat_line
@@ -73,21 +74,28 @@ def _sizes(data: LabData, model: str) -> str:
 
 
 def _answer_which(data: LabData, known: dict[str, LabRow]) -> Question:
-    ordered = sorted(known.values(), key=lambda row: -value(row, "efficiency"))
-    first, last = ordered[0], ordered[-1]
-    best, second = first.metric("efficiency"), ordered[1].metric("efficiency")
-    certain = best is not None and second is not None and best.low > second.high
+    ordered = _by_efficiency(known)
     listed = ", ".join(f"{_name(row)}: {say_share(value(row, 'efficiency'))}" for row in ordered)
-    verdict = f"For the {_name(first)}" if certain else "That cannot be told: the intervals overlap"
-    text = f"**{verdict}.** Efficiency on {first.world} ranks: {listed}."
+    certain = _is_more_efficient(ordered[0], ordered[1])
+    verdict = f"For the {_name(ordered[0])}" if certain else "That cannot be told: the intervals overlap"
+    text = f"**{verdict}.** Efficiency on {ordered[0].world} ranks: {listed}."
     small, large = known.get("small"), known.get("large")
-    if small and large and last is not small and value(small, "efficiency") > value(large, "efficiency"):
+    if small and large and _is_more_efficient(small, large):
         text += " So size alone does not make DDP efficient."
     return answer(data, "3.1", text)
 
 
+def _by_efficiency(known: dict[str, LabRow]) -> list[LabRow]:
+    return sorted(known.values(), key=lambda row: -value(row, "efficiency"))
+
+
+def _is_more_efficient(one: LabRow, other: LabRow) -> bool:
+    high, low = one.metric("efficiency"), other.metric("efficiency")
+    return high is not None and low is not None and high.low > low.high
+
+
 def _answer_why(data: LabData, known: dict[str, LabRow]) -> Question:
-    ordered = sorted(known.values(), key=lambda row: -value(row, "efficiency"))
+    ordered = _by_efficiency(known)
     first, last = ordered[0], ordered[-1]
     intensities = {id(row): _intensity(row) for row in ordered}
     if not all(intensities.values()):
@@ -99,10 +107,9 @@ def _answer_why(data: LabData, known: dict[str, LabRow]) -> Question:
     ratio = intensities[id(first)] / intensities[id(last)]
     if ratio > 1 + ALIKE:
         verdict = (
-            f"**{_name(first).capitalize()}, computes more for each byte that it sends.** Gradients have "
-            "the same size for one sample "
-            "as "
-            "for a thousand, so the ratio grows with the batch per rank, not with width or depth."
+            f"**{_name(first).capitalize()}, computes more for each byte that it sends.** Gradients are as "
+            "large for one sample as for a thousand, so this grows with the batch per rank, not with width "
+            "or depth."
         )
     elif ratio < 1 - ALIKE:
         verdict = (
@@ -111,11 +118,10 @@ def _answer_why(data: LabData, known: dict[str, LabRow]) -> Question:
         )
     else:
         verdict = (
-            "**Both compute as much for each byte that they send**, so the difference lies in what does not "
-            "grow "
-            "with the model: latencies, and caches that a large model leaves."
+            "**All compute as much for each byte that they send**, so the difference is not in that ratio."
         )
-    return answer(data, "3.2", f"{verdict} Operations per byte, exposed share: {listed}.")
+    doubt = "" if _is_more_efficient(first, last) else "By the medians alone: "
+    return answer(data, "3.2", f"{doubt}{verdict} Operations per byte, exposed share: {listed}.")
 
 
 def _intensity(row: LabRow) -> float:
@@ -145,19 +151,15 @@ def _answer_when(data: LabData, known: dict[str, LabRow]) -> Question:
     bandwidth = value(large, "bus_bandwidth_bytes_s")
     text = (
         "When its bytes over the bus bandwidth last longer than computing. The large model's "
-        f"{format_bytes(value(large, 'collective_bytes'))} at {bandwidth / 1e9:.2g} GB/s take {say(busy)}; "
-        "a rank "
-        f"computes its {share:g} samples in {format_duration(computed_s)} (fitted on one rank: "
+        f"{format_bytes(value(large, 'collective_bytes'))} at {bandwidth / 1e9:.2g} GB/s take {say(busy)}; a "
+        f"rank computes its {share:g} samples in {format_duration(computed_s)} (fitted on one rank: "
         f"{format_duration(computing.intercept.median)} + {format_duration(computing.slope.median)} per "
         "sample). "
     )
     crossing = find_crossing(computing, flat_line(busy))
     if crossing is None:
-        text += (
-            "**Computing lasts longer at any batch.**"
-            if computing.intercept.median > busy.median
-            else "**The two do not meet.**"
-        )
+        above = computing.intercept.low > busy.median
+        text += "**Computing lasts longer at any batch.**" if above else "**Where they meet cannot be told.**"
     else:
         text += f"**They are equal at {_say_samples(crossing)} per rank**; below that, sending lasts longer."
     return answer(data, "3.3", f"{text}{_describe_latency(known)}")
@@ -166,6 +168,8 @@ def _answer_when(data: LabData, known: dict[str, LabRow]) -> Question:
 def _say_samples(crossing: Metric) -> str:
     if not crossing.low < crossing.high:
         return f"{crossing.median:.0f} samples"
+    if math.isinf(crossing.high):
+        return f"{crossing.median:.0f} samples ({crossing.low:.0f} or more)"
     return f"{crossing.median:.0f} samples ({crossing.low:.0f}–{crossing.high:.0f})"
 
 

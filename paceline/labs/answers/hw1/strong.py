@@ -99,8 +99,8 @@ def _explain(data: LabData, rows: Sequence[LabRow]) -> Question:
     step_s, ideal_s = value(largest, "step_time_s"), value(one, "step_time_s") / world
     lost_s = step_s - ideal_s
     begin = (
-        f"An ideal step on {world} ranks lasts t(1) / {world} = {format_duration(ideal_s)}, "
-        f"the measured one {format_duration(step_s)}."
+        f"An ideal step on {world} ranks lasts t(1) / {world} = {format_duration(ideal_s)}, the measured one "
+        f"{format_duration(step_s)}."
     )
     if lost_s <= 0:
         return answer(data, "2.3", f"{begin} **Nothing is lost.**")

@@ -23,9 +23,8 @@ def answer_devices(data: LabData) -> list[Block]:
     rows = data.rows("two-and-five")
     table = build_table(
         "devices",
-        "20 layers. At work: the share of the counted step, fullest and least used device; together: two or "
-        "more "
-        "devices at once.",
+        "20 layers. Most and least: of any device. Work: its share of the counted step; together: of two or "
+        "more devices at once.",
         [Column("devices", numeric=True)],
         [([row.argument("devices")], row) for row in rows],
         (

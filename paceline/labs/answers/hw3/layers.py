@@ -110,8 +110,7 @@ def _describe_handover(work: Work | None) -> str:
         return ""
     return (
         f" In the counted step device 0 stops after {format_duration(max(before))}, and device 1 begins "
-        "after "
-        f"{format_duration(second_s)}."
+        f"after {format_duration(second_s)}."
     )
 
 
@@ -229,10 +228,9 @@ def answer_index(data: LabData) -> list[Block]:
             data,
             "3.1",
             "`divmod` gives the layers that every device gets, and a remainder, of which the first devices "
-            "take "
-            "one each. So layer after layer has the index of its device: neighbours share one, and the data "
-            "moves "
-            "once between two devices, in order. With fewer layers than devices, the last ones stay empty. "
+            "take one each. So layer after layer has the index of its device: neighbours share one, and the "
+            "data moves once between two devices, in order. With fewer layers than devices, the last ones "
+            "stay empty. "
             f"The function itself gives, as layers per device: {applied}.",
         ),
     ]

@@ -133,8 +133,8 @@ def _answer_relation(
         return cannot_answer(data, "5.2", rows, "fewer than two numbers of devices were counted")
     texts = [
         f"Every device more adds {counts.slope.median:.3g} copies to a step, "
-        f"{format_bytes(_bytes_per_copy(rows))} "
-        f"each. In memory the fitted line is {say_signed(fit.slope)} per device, {_judge_slope(fit)}."
+        f"{format_bytes(_bytes_per_copy(rows))} each. In memory the fitted line is {say_signed(fit.slope)} "
+        f"per device, {_judge_slope(fit)}."
     ]
     judged, points = fit, rows
     if link_fit is not None:
@@ -143,8 +143,7 @@ def _answer_relation(
         expected_s = counts.slope.median * (delay_s + _bytes_per_copy(rows) / bandwidth)
         texts.append(
             f"Over the emulated link it is **{say_signed(link_fit.slope)} per device**; the delay and "
-            "bandwidth "
-            f"of its copies alone are {format_duration(expected_s)}."
+            f"bandwidth of its copies alone are {format_duration(expected_s)}."
         )
     elif reason := data.reason(LINK):
         texts.append(f"Over a link: {reason}.")
