@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from paceline.analyse.intervals import counted, one_per_round
+from paceline.analyse.intervals import counted
 from paceline.record import Metric, RunRecord
 
 HOST = "cpu"
@@ -28,7 +28,10 @@ class Work(NamedTuple):
 
 
 def device_metrics(runs: Sequence[RunRecord]) -> dict[str, Metric | None]:
-    """Counts are exact. Nothing where every process has one device: the other facts say all of it."""
+    """Counts are exact; shares are too coarse for more than their range.
+
+    Nothing where every process has one device: the other facts say all of it.
+    """
     peaks = [_peaks(run) for run in runs]
     works = [work_of(run) for run in runs]
     metrics: dict[str, Metric | None] = {}
@@ -37,8 +40,8 @@ def device_metrics(runs: Sequence[RunRecord]) -> dict[str, Metric | None]:
         metrics[name] = counted([peak.get(device, math.nan) for peak in peaks], "bytes")
     for device in sorted({device for work in works if work for device in work.busy}):
         shares = [_length(work.busy.get(device, [])) / work.length_s for work in works if work]
-        metrics[f"busy_share_of_device.{device}"] = one_per_round(shares, "ratio")
-    metrics["devices_together_share"] = one_per_round([_together(work) for work in works if work], "ratio")
+        metrics[f"busy_share_of_device.{device}"] = counted(shares, "ratio")
+    metrics["devices_together_share"] = counted([_together(work) for work in works if work], "ratio")
     whiches: tuple[tuple[str, Which], ...] = (("step", "transfers"), ("forward", "forward_transfers"))
     for part, which in whiches:
         sums = [_sum(copies_of(run, which).values()) for run in runs if device_facts(run)]

@@ -90,3 +90,11 @@ def test_without_times_the_counts_stand() -> None:
 
 def test_nothing_is_said_of_a_process_with_one_device() -> None:
     assert not [name for name in metrics(make_run()) if "device" in name]
+
+
+def test_shares_of_several_launches_have_their_range_and_stay_shares() -> None:
+    later = devices(peak_bytes=[1, 1], busy={0: [(0.0, 1.0)], 1: [(1.0, 4.0)]})
+    found = metrics(run_with(ONE_AT_A_TIME), run_with(later, round=1))
+    share = found["busy_share_of_device.0"]
+    assert share.low == pytest.approx(0.25)
+    assert share.high == pytest.approx(0.5)
