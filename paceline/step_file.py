@@ -1,18 +1,20 @@
 """One rank's steps as rows of numbers in a memory-mapped file: what a timed step can afford to write.
 
-Enters: one value per name in STEP_METRICS, as a step ends. Leaves: `rank{R}.steps`, which another
-process can read at any time. A row costs one copy into memory that the kernel owns, so a rank that is
-killed loses no step, and no system call runs inside a step. A line of JSON cost ten times as much, which
-showed on steps of 10 ms.
+Enters: the times of a step as it ends, the rest of STEP_METRICS when it is known. Leaves:
+`rank{R}.steps`, which another process can read at any time. A row costs one copy into memory that the
+kernel owns, so a rank that is killed loses no step, and no system call runs inside a step. A line of JSON
+cost ten times as much, which showed on steps of 10 ms.
 
     pytest tests/unit/test_step_file.py
 """
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import struct
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +22,10 @@ from paceline.record import STEP_METRICS
 
 COLUMNS = ("step", *STEP_METRICS, "written")  # "written" comes last: a row counts once it is 1
 ROW = struct.Struct(f"<{len(COLUMNS)}d")
+NUM_TIMES = COLUMNS.index("micro_steps") + 1  # the step's number and its times, known when a step ends
+TIMES = struct.Struct(f"<{NUM_TIMES}d")
+NUMBER = struct.Struct("<d")
+UNWRITTEN = ROW.pack(*[math.nan] * (len(COLUMNS) - 1), 0.0)
 ROWS_AT_ONCE = 2048  # the file grows by as many: some 350 KB
 
 
@@ -32,16 +38,18 @@ class StepFile:
         self._capacity = 0
         self._grow()
 
-    def append(self, step: int, *values: float) -> None:
-        """Add the row of a step; `values` in the order of STEP_METRICS, NaN for what is not known."""
+    def append(self, times: Sequence[float]) -> None:
+        """Add the row of a step, with the first NUM_TIMES of COLUMNS; `fill` puts in the others."""
         if self.num_rows == self._capacity:
             self._grow()
-        ROW.pack_into(self._rows, self.num_rows * ROW.size, step, *values, 1.0)
+        start = self.num_rows * ROW.size
+        TIMES.pack_into(self._rows, start, *times)
+        NUMBER.pack_into(self._rows, start + ROW.size - NUMBER.size, 1.0)
         self.num_rows += 1
 
     def fill(self, row: int, metric: str, value: float) -> None:
         """Put in what was not known yet when the row was written."""
-        struct.pack_into("<d", self._rows, row * ROW.size + COLUMNS.index(metric) * 8, value)
+        NUMBER.pack_into(self._rows, row * ROW.size + COLUMNS.index(metric) * NUMBER.size, value)
 
     def _grow(self) -> None:
         # posix_fallocate takes the disk blocks now; a sparse file would end in SIGBUS on a full disk.
@@ -49,8 +57,8 @@ class StepFile:
         os.posix_fallocate(self._file, self._capacity * ROW.size, ROWS_AT_ONCE * ROW.size)
         self._rows = mmap.mmap(self._file, length)
         self._capacity += ROWS_AT_ONCE
-        for offset in range((self._capacity - ROWS_AT_ONCE) * ROW.size, length, mmap.PAGESIZE):
-            self._rows[offset] = 0  # take the page faults here, not in a step
+        # This also takes the page faults here, not in a step.
+        self._rows[length - ROWS_AT_ONCE * ROW.size :] = UNWRITTEN * ROWS_AT_ONCE
 
 
 def read_rows(path: Path, first: int = 0) -> list[dict[str, float]]:

@@ -18,6 +18,9 @@ from paceline.probe.sink import Sink
 from paceline.record import LINE_NOTE
 from paceline.step_file import StepFile
 
+# How often counters and losses are read: a rank that is killed loses so much of them, and no step time.
+READING_INTERVAL_S = 0.1
+
 
 def attach(
     spec: dict[str, Any],
@@ -35,19 +38,29 @@ def attach(
         sink,
         steps,
         health,
+        host,
         roots,
         lower_gloo=spec["placement"] == "tuned",
         wait_for_ranks=wait_for_ranks,
         on_done=on_done,
     )
 
+    next_reading_s = 0.0
+
     def write_step(times: StepTimes) -> None:
-        ended_s = times[2]
+        nonlocal next_reading_s
+        step, _, ended_s = times[:3]
         try:
-            steps.append(*times, *host.read(ended_s), *health.take(steps.num_rows))
+            steps.append(times)
         except OSError as error:
             sink.give_up(error)
-        health.read_if_free(ended_s, steps)
+        health.take(steps)
+        # The last step of the warm-up is read, so that start-up's page faults are shared among that alone.
+        if ended_s >= next_reading_s or step == window.warmup - 1:
+            next_reading_s = ended_s + READING_INTERVAL_S
+            host.read_into(steps, ended_s)
+            if health.waits_for_nothing:
+                health.read_into(steps)
 
     def note_restart(reason: str, step: int) -> None:
         sink.write(LINE_NOTE, code="steps_restart", text=reason, step=step)

@@ -16,15 +16,12 @@ import torch
 
 from paceline.step_file import StepFile
 
-READING_INTERVAL_S = 0.25  # a rank that is killed loses so much of its losses, and nothing of its times
-
 
 class Health:
     """Collects the numbers of the step under way."""
 
     def __init__(self) -> None:
         self._unread: list[tuple[int, str, list[torch.Tensor]]] = []  # (row, metric, tensors to add up)
-        self._last_read_s = 0.0
         self._scaled: tuple[weakref.ref[torch.Tensor], torch.Tensor] | None = None
         self._scaler: weakref.ref[torch.amp.GradScaler] | None = None
         self._losses: list[torch.Tensor] = []
@@ -38,8 +35,8 @@ class Health:
 
     def backward_called(self, tensors: Any) -> None:
         """Keep the loss that backward was called on, as it was before scaling."""
-        loss = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
+        if loss is None or loss.numel() != 1:
             return
         if self._scaled is not None and self._scaled[0]() is loss:
             loss = self._scaled[1]
@@ -64,9 +61,9 @@ class Health:
     def step_skipped(self) -> None:
         self._skipped = True
 
-    def take(self, row: int) -> tuple[float, float, float]:
-        """Loss, scale and skip of the step that ends now; NaN for what `read_into` will find out."""
-        skipped = math.nan
+    def take(self, steps: StepFile) -> None:
+        """Keep what belongs to the step whose row was written last; `read_into` fills it in."""
+        row = steps.num_rows - 1
         if self._losses:
             self._unread.append((row, "loss", self._losses))
             self._losses = []
@@ -74,17 +71,13 @@ class Health:
             self._unread.append((row, "loss_scale", [self._scale]))
             if self._found_inf:
                 self._unread.append((row, "skipped", self._found_inf))
-            skipped = float(self._skipped)
+            steps.fill(row, "skipped", float(self._skipped))
             self._found_inf, self._scale, self._skipped = [], None, False
-        return math.nan, math.nan, skipped
 
-    def read_if_free(self, now_s: float, steps: StepFile) -> None:
-        """On a CPU reading waits for nothing, but costs less for many steps at once than after each."""
-        if now_s - self._last_read_s < READING_INTERVAL_S or not self._unread:
-            return
-        if all(tensor.device.type == "cpu" for _, _, tensors in self._unread for tensor in tensors):
-            self._last_read_s = now_s
-            self.read_into(steps)
+    @property
+    def waits_for_nothing(self) -> bool:
+        """Whether all that is kept lies in the host's memory, where reading it is free."""
+        return all(tensor.device.type == "cpu" for _, _, tensors in self._unread for tensor in tensors)
 
     def read_into(self, steps: StepFile) -> None:
         """Read what was kept, on an accelerator too: that waits for it, so only after the timed steps."""

@@ -32,18 +32,12 @@ class Roots:
         self.optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         # Asked at every call, so by number: a weak set would make an object for each question.
         self.module_ids: set[int] = set()
-        self._last_optimizer_id = 0
         # In the counted step, who wants to know what the models are called with.
         self.on_call: Callable[[torch.nn.Module, tuple[Any, ...], int], None] | None = None
 
     def add_module(self, module: torch.nn.Module) -> None:
         self.modules.add(module)
         self.module_ids.add(id(module))
-
-    def add_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        if id(optimizer) != self._last_optimizer_id:
-            self.optimizers.add(optimizer)
-            self._last_optimizer_id = id(optimizer)
 
     def parameters(self) -> list[torch.Tensor]:
         """Every parameter, once, those that only an optimizer knows included."""
@@ -67,11 +61,16 @@ def install(clock: StepClock, health: Health, roots: Roots) -> None:
 
 
 def _watch_optimizers(clock: StepClock, health: Health, roots: Roots) -> None:
+    last_id = 0  # a number, since holding the optimizer would keep it and its model alive
+
     def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         clock.optimizer_began()
 
     def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        roots.add_optimizer(optimizer)
+        nonlocal last_id
+        if id(optimizer) != last_id:
+            roots.optimizers.add(optimizer)
+            last_id = id(optimizer)
         health.optimizer_stepped(optimizer)
         clock.optimizer_ended(optimizer)
 

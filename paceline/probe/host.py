@@ -1,21 +1,18 @@
 """What the operating system did to this rank: CPU time, page faults, switches, foreign load.
 
-Enters: nothing but the kernel's own counters. Leaves: differences since the last reading. `usage` is
-cheap enough for every step (one getrusage call); the load of whole cores is read at most ten times a
-second.
+Enters: nothing but the kernel's own counters. Leaves: values in the rows of the steps. A reading costs some
+twenty microseconds, so it is made a few times a second and shared out among the steps since the last.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import resource
 import time
 
-LOAD_READING_INTERVAL_S = 0.2  # /proc/stat counts in ticks of 10 ms: shorter intervals would be noise
+from paceline.step_file import StepFile
 
-# cpu_s, page_faults, voluntary_switches, involuntary_switches, foreign_cores, steal_cores of STEP_METRICS
-HostValues = tuple[float, int, int, int, float, float]
+LOAD_READING_INTERVAL_S = 0.2  # /proc/stat counts in ticks of 10 ms: shorter intervals would be noise
 
 
 class Host:
@@ -27,23 +24,29 @@ class Host:
         self._load = _read_cores(self._own_cores)
         self._load_time_s = time.perf_counter()
         self._load_cpu_s = self._usage.ru_utime + self._usage.ru_stime
+        self._num_rows_read = 0
 
-    def read(self, now_s: float) -> HostValues:
-        """What happened since the last call; the load (NaN otherwise) only where its interval has passed."""
+    def read_into(self, steps: StepFile, now_s: float) -> None:
+        """Share what happened since the last reading out evenly among the steps since then."""
+        rows = range(self._num_rows_read, steps.num_rows)
+        if not rows:
+            return
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        before, self._usage = self._usage, usage
+        before, self._usage, self._num_rows_read = self._usage, usage, steps.num_rows
         cpu_s = usage.ru_utime + usage.ru_stime
-        foreign_cores = steal_cores = math.nan
+        happened = {
+            "cpu_s": cpu_s - before.ru_utime - before.ru_stime,
+            "page_faults": usage.ru_minflt + usage.ru_majflt - before.ru_minflt - before.ru_majflt,
+            "voluntary_switches": usage.ru_nvcsw - before.ru_nvcsw,
+            "involuntary_switches": usage.ru_nivcsw - before.ru_nivcsw,
+        }
+        for row in rows:
+            for metric, amount in happened.items():
+                steps.fill(row, metric, amount / len(rows))
         if self._own_cores and now_s - self._load_time_s >= LOAD_READING_INTERVAL_S:
             foreign_cores, steal_cores = self._read_load(now_s, cpu_s)
-        return (
-            cpu_s - before.ru_utime - before.ru_stime,
-            usage.ru_minflt + usage.ru_majflt - before.ru_minflt - before.ru_majflt,
-            usage.ru_nvcsw - before.ru_nvcsw,
-            usage.ru_nivcsw - before.ru_nivcsw,
-            foreign_cores,
-            steal_cores,
-        )
+            steps.fill(rows[-1], "foreign_cores", foreign_cores)
+            steps.fill(rows[-1], "steal_cores", steal_cores)
 
     def _read_load(self, now_s: float, cpu_s: float) -> tuple[float, float]:
         """Cores' worth of this rank's cores that others used, and that the hypervisor took."""

@@ -21,6 +21,7 @@ from paceline.probe.device_clock import DeviceClock
 from paceline.probe.gloo_threads import lower_gloo_threads
 from paceline.probe.health import Health, gradient_norm
 from paceline.probe.hooks import Roots
+from paceline.probe.host import Host
 from paceline.probe.sink import Sink
 from paceline.probe.timeline import Timeline
 from paceline.record import LINE_NOTE, LINE_SAMPLE, SAMPLED
@@ -40,6 +41,7 @@ class Sampling:
         sink: Sink,
         steps: StepFile,
         health: Health,
+        host: Host,
         roots: Roots,
         *,
         lower_gloo: bool,
@@ -50,6 +52,7 @@ class Sampling:
         self._sink = sink
         self._steps = steps
         self._health = health
+        self._host = host
         self._roots = roots
         self._lower_gloo = lower_gloo
         self._wait_for_ranks = wait_for_ranks
@@ -89,6 +92,7 @@ class Sampling:
                 self._steps.fill(row, "step_time_s", step_time_s)
             self._device_clock = None
         self._health.read_into(self._steps)
+        self._host.read_into(self._steps, time.perf_counter())
 
     def script_ended(self) -> None:
         """The script came to its own end: keep what there is, and say what is missing."""

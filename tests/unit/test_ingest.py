@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from paceline.ingest import Follower, read_ranks
-from paceline.record import STEP_METRICS, TIMED, WARMUP
-from paceline.step_file import StepFile
+from paceline.record import TIMED, WARMUP
+from paceline.step_file import COLUMNS, NUM_TIMES, StepFile
 
 LINES = [
     {"event": "start", "rank": 0, "pid": 7, "world": 2},
@@ -22,7 +22,7 @@ def write_lines(folder: Path, rank: int, lines: list[dict[str, object]], rest: s
 
 
 def append_step(file: StepFile, step: int, **values: float) -> None:
-    file.append(step, *(float(values.get(name, math.nan)) for name in STEP_METRICS))
+    file.append([float(step), *(float(values.get(name, math.nan)) for name in COLUMNS[1:NUM_TIMES])])
 
 
 def write_steps(folder: Path, rank: int) -> StepFile:
