@@ -114,6 +114,8 @@ def test_wide_intervals_allow_no_verdict() -> None:
     sections = build(make_lab("hw1", noisy))
     assert "That cannot be told" in say(sections, "For which model")
     assert "cannot be told" in say(sections, "Does a larger batch")
+    assert "the interval holds both" in say(sections, "How does a delay")
+    assert "more rounds would tell" in say(sections, "What happens to the total")
 
 
 def test_what_was_not_measured_is_said_with_its_reason() -> None:

@@ -82,7 +82,8 @@ def difference(top: Metric | None, bottom: Metric | None) -> Metric | None:
 
 def say_signed(metric: Metric) -> str:
     """`−281 µs (−653 to 100)`: a dash between numbers that may be negative would read as a minus."""
-    unit = choose_unit([metric.median, metric.low, metric.high], metric.unit)
+    # An interval that reaches far beyond its median is read in its own unit.
+    unit = choose_unit([metric.median, metric.low / 5, metric.high / 5], metric.unit)
 
     def show(number: float) -> str:
         return ("−" if number < 0 else "") + replace(unit, name="").show(abs(number))

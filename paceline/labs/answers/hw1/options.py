@@ -29,6 +29,7 @@ from paceline.record import Metric
 from paceline.report.document import Block, Column, Question, Table
 
 QUESTIONS = {"5A": "delay", "5B": "batch", "5C": "imbalance"}
+CLOSE = 0.15  # relative: a prediction that is met
 SURE = 0.9  # of the redrawn measurements have the same knee
 
 
@@ -131,8 +132,13 @@ def _check_prediction(rows: list[LabRow], predict: Callable[[LabRow], Metric | N
     if not pairs:
         return ""
     listed = ", ".join(f"{say_change(found.median / p.median - 1)} on {world}" for world, found, p in pairs)
-    met = all(found.low <= p.high and p.low <= found.high for _, found, p in pairs)
-    verdict = "the delay simply adds, within the intervals" if met else "the delay does not simply add"
+    agree = all(found.low <= p.high and p.low <= found.high for _, found, p in pairs)
+    if not agree:
+        verdict = "the delay does not simply add"
+    elif all(abs(found.median / p.median - 1) <= CLOSE for _, found, p in pairs):
+        verdict = "the delay simply adds"
+    else:
+        verdict = "whether the delay simply adds cannot be told"
     return f"Measured against predicted: {listed}; {verdict}."
 
 
