@@ -1,7 +1,7 @@
 """One file from start to verdict: run it as its lab asks, judge what was seen.
 
 In: a lab, a file, options. Out: a `FileReport`, as a table's rows or as JSON (docs/check.md).
-Exercise: `pytest tests/check/test_programs.py`.
+Exercise: `pytest tests/check/test_check_programs.py`.
 """
 
 from __future__ import annotations

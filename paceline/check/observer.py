@@ -3,7 +3,7 @@
 Enters: the rank's sink and the script's path; worker.py calls `attach` before the script when the launcher's
 spec names this module. Leaves: lines with the event "observed". Only torch and the standard library.
 
-    pytest tests/check/test_programs.py
+    pytest tests/check/test_check_programs.py
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ DOCS = ROOT / "docs"
 OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)(?![\w-])")
 
 
-
 def flatten(group, prefix: str = "") -> dict:
     """`paceline lab run` is the command "lab run"."""
     return {

@@ -2,7 +2,7 @@
 
 Enters: every operator of a backward pass. Leaves: a count.
 
-    pytest tests/check/test_programs.py -k sync
+    pytest tests/check/test_check_programs.py -k sync
 """
 
 from __future__ import annotations

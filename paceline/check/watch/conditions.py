@@ -3,7 +3,7 @@
 Enters: functions of torch and the standard library that scripts call for these. Leaves: "seed", "made",
 "clock", "wait", "print", "group", "wrapped", "autocast" and, at the very end, "end".
 
-    pytest tests/check/test_programs.py
+    pytest tests/check/test_check_programs.py
 """
 
 from __future__ import annotations

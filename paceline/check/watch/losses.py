@@ -2,7 +2,7 @@
 
 Enters: their calls. Leaves: "loss", and the call itself to whoever wants to repeat it.
 
-    pytest tests/check/test_programs.py
+    pytest tests/check/test_check_programs.py
 """
 
 from __future__ import annotations

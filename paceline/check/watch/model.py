@@ -3,7 +3,7 @@
 Enters: PyTorch's own hooks on every module. Leaves: "model" once, then "forward" for each call; and the
 calls' arguments to whoever wants to repeat them.
 
-    pytest tests/check/test_programs.py
+    pytest tests/check/test_check_programs.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Enters: an observation by name, with its values. Leaves: one JSON line, {"event": "observed", "what": ...,
 "line": ...}, and "file" where the line is in a module beside the script.
 
-    pytest tests/check/test_programs.py
+    pytest tests/check/test_check_programs.py
 """
 
 from __future__ import annotations

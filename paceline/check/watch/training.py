@@ -3,7 +3,7 @@
 Enters: PyTorch's own entry points. Leaves: "loss", "backward", "collective", "zero_grad", "unscale", "clip",
 "move", "update" and "large_batch", in the order in which they happen.
 
-    pytest tests/check/test_programs.py
+    pytest tests/check/test_check_programs.py
 """
 
 from __future__ import annotations
