@@ -53,9 +53,10 @@ for step, x in enumerate(DataLoader(Slow(), batch_size=None)):
     step_began += 0.050 if args.slow_every and step % args.slow_every == 0 else 0.020
     wait_until(step_began)
     optimizer.step()
+    step_ended_now = time.perf_counter()
     if log:
         account = {"data_s": data_ended - step_ended, "forward_s": forward_ended - data_ended}
         log.write(json.dumps(account) + "\n")
-    step_ended = time.perf_counter()
+    step_ended = step_ended_now
     if step == args.steps:
         break
