@@ -20,12 +20,13 @@ from pathlib import Path
 
 from paceline.record import STEP_METRICS
 
-COLUMNS = ("step", *STEP_METRICS, "written")  # "written" comes last: a row counts once it is 1
+NUM_TIMES = STEP_METRICS.index("micro_steps") + 2  # the step's number and its times, known when a step ends
+# A row counts once "written" is 1; it stands behind the times, so that one call writes both, in this order.
+COLUMNS = ("step", *STEP_METRICS[: NUM_TIMES - 1], "written", *STEP_METRICS[NUM_TIMES - 1 :])
 ROW = struct.Struct(f"<{len(COLUMNS)}d")
-NUM_TIMES = COLUMNS.index("micro_steps") + 1  # the step's number and its times, known when a step ends
-TIMES = struct.Struct(f"<{NUM_TIMES}d")
+TIMES = struct.Struct(f"<{NUM_TIMES + 1}d")
 NUMBER = struct.Struct("<d")
-UNWRITTEN = ROW.pack(*[math.nan] * (len(COLUMNS) - 1), 0.0)
+UNWRITTEN = ROW.pack(*(0.0 if name == "written" else math.nan for name in COLUMNS))
 ROWS_AT_ONCE = 2048  # the file grows by as many: some 350 KB
 
 
@@ -42,9 +43,7 @@ class StepFile:
         """Add the row of a step, with the first NUM_TIMES of COLUMNS; `fill` puts in the others."""
         if self.num_rows == self._capacity:
             self._grow()
-        start = self.num_rows * ROW.size
-        TIMES.pack_into(self._rows, start, *times)
-        NUMBER.pack_into(self._rows, start + ROW.size - NUMBER.size, 1.0)
+        TIMES.pack_into(self._rows, self.num_rows * ROW.size, *times, 1.0)
         self.num_rows += 1
 
     def fill(self, row: int, metric: str, value: float) -> None:
@@ -71,9 +70,10 @@ def read_rows(path: Path, first: int = 0) -> list[dict[str, float]]:
         return []
     rows = []
     for values in ROW.iter_unpack(data[: len(data) // ROW.size * ROW.size]):
-        if values[-1] != 1.0:
+        row = dict(zip(COLUMNS, values, strict=True))
+        if row.pop("written") != 1.0:
             break
-        rows.append(dict(zip(COLUMNS[:-1], values[:-1], strict=True)))
+        rows.append(row)
     return rows
 
 
@@ -90,7 +90,7 @@ def count_rows(path: Path, known: int = 0) -> int:
     try:
         with path.open("rb") as file:
             file.seek(known * ROW.size)
-            while (row := file.read(ROW.size)) and len(row) == ROW.size and ROW.unpack(row)[-1] == 1.0:
+            while (row := file.read(ROW.size)) and len(row) == ROW.size and ROW.unpack(row)[NUM_TIMES] == 1.0:
                 known += 1
     except FileNotFoundError:
         return 0

@@ -23,6 +23,8 @@ class Period:
     def tick(self, optimizer: int) -> bool:
         """Take one call; True when it ends a step."""
         self._history.append(optimizer)
+        if self._pattern == [optimizer] and len(self._history) <= 4096:
+            return True  # one optimizer, as nearly always
         position = len(self._history) - 1
         self.revised = False
         if not self._pattern:
