@@ -23,7 +23,6 @@ class Health:
     def __init__(self) -> None:
         self._unread: list[tuple[int, str, list[torch.Tensor]]] = []  # (row, metric, tensors to add up)
         self._scaled: tuple[weakref.ref[torch.Tensor], torch.Tensor] | None = None
-        self._scaler: weakref.ref[torch.amp.GradScaler] | None = None
         self._losses: list[torch.Tensor] = []
         self._scale: torch.Tensor | None = None
         self._found_inf: list[torch.Tensor] = []
@@ -45,7 +44,6 @@ class Health:
         self._losses.append(loss.data)
 
     def scaler_steps(self, scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> None:
-        self._scaler = weakref.ref(scaler)
         if scaler.is_enabled():
             scale = scaler._scale
             self._scale = scale.clone() if scale is not None else None  # update() changes it in place
