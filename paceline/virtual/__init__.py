@@ -83,12 +83,12 @@ def install(
     Calling again may change memory and link, but not the number of devices.
     """
     global _installed
-    from paceline.virtual.units import parse_link, parse_size
+    from paceline.quantity import parse_bytes, parse_link
 
     if not 1 <= devices <= MAX_DEVICES:
         raise ValueError(f"{devices} virtual devices were asked for; there can be 1 to {MAX_DEVICES}")
-    limit_bytes = 0 if memory is None else parse_size(memory)
-    parsed_link = None if link is None else parse_link(link)
+    limit_bytes = parse_bytes(memory) if isinstance(memory, str) else memory or 0
+    bytes_per_s, latency_s = parse_link(link) if link else (0.0, 0.0)
     if _installed is None:
         _installed = _Installed(_start(devices), devices)
     elif _installed.devices != devices:
@@ -99,7 +99,7 @@ def install(
     library = _installed.library
     for index in range(devices):
         library.set_limit(index, limit_bytes)
-    library.set_link(*((parsed_link.bytes_per_s, parsed_link.latency_s) if parsed_link else (0.0, 0.0)))
+    library.set_link(bytes_per_s, latency_s)
     if as_cuda:
         from paceline.virtual import cuda_by_name
 

@@ -8,10 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from paceline.virtual.units import Link, parse_link, parse_size
-
 INSTALL = "import paceline.virtual as virtual; virtual.install(2)"
 BUILD = "from paceline.virtual.build import build_library; print(build_library())"
 
@@ -67,25 +63,3 @@ def test_failing_compiler_is_quoted(tmp_path: Path) -> None:
 def test_importing_the_package_does_not_import_torch() -> None:
     code = "import sys, paceline.virtual; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-@pytest.mark.parametrize(("text", "size"), [("8GiB", 8 * 2**30), ("500 MB", 5 * 10**8), ("64", 64), (7, 7)])
-def test_sizes(text: str | int, size: int) -> None:
-    assert parse_size(text) == size
-
-
-def test_links() -> None:
-    assert parse_link("12GB/s,5ms") == Link(12e9, 0.005)
-    assert parse_link("1GiB/s") == Link(2**30, 0.0)
-
-
-@pytest.mark.parametrize("text", ["8 apples", "GiB", "1.2.3MB"])
-def test_bad_sizes_say_what_to_write(text: str) -> None:
-    with pytest.raises(ValueError, match="8GiB"):
-        parse_size(text)
-
-
-@pytest.mark.parametrize("text", ["12GB", "12GB/s,5 minutes", "0GB/s,5us", "fast/s"])
-def test_bad_links_say_what_to_write(text: str) -> None:
-    with pytest.raises(ValueError, match=r"12GB/s|8GiB|5us"):
-        parse_link(text)
