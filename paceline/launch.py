@@ -23,6 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import paceline
 from paceline.ingest import Follower, RankLog, read_ranks
 from paceline.machine import count_oom_kills, describe_machine
 from paceline.outcome import Ended, Outcome, decide_outcome
@@ -219,7 +220,7 @@ def run_world(
         status="failed",
         started=time.time(),
         options={**asdict(options), "cores_per_rank": cores_per_rank},
-        versions={name: metadata.version(name) for name in ("paceline", "torch")},
+        versions={"paceline": paceline.__version__, "torch": metadata.version("torch")},
         machine=describe_machine(),
     )
     began = time.monotonic()

@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import paceline
 from paceline.labs.data import TABLE_FACT
 from paceline.labs.plan import Planned
 from paceline.machine import describe_machine
@@ -52,7 +53,7 @@ def run_table(planned: Planned, store: Store, timeout_s: float, *, fresh: bool, 
             command=command,
             script_hash=script_hash,
             options=asdict(options),
-            versions={"paceline": metadata.version("paceline"), "torch": torch_version},
+            versions={"paceline": paceline.__version__, "torch": torch_version},
             machine=describe_machine(),
             ranks=[]
             if rows is None
