@@ -15,7 +15,6 @@ import faulthandler
 import importlib
 import io
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -102,8 +101,8 @@ class Rank:
         # A rank that leaves early would break its neighbour's last collective.
         self.wait_for_ranks("done")
         self.gather()
-        for child in multiprocessing.active_children():
-            child.kill()
+        # Children, such as a DataLoader's workers, are left to the agent: where they die before this process,
+        # DataLoader's SIGCHLD handler raises in the script, whose own endings would run then.
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         self._exit(0)
