@@ -232,7 +232,9 @@ def run_world(
     try:
         record.git_commit = read_commit(Path(config.program))
         record.oversubscribed = is_oversubscribed(
-            config.world, cores_per_rank if config.placement == "tuned" else 1
+            config.world,
+            cores_per_rank if config.placement == "tuned" else 1,
+            accelerated=not options.hides_accelerators,
         )
         run_dir.mkdir(parents=True, exist_ok=True)
         agent = write_specs(config, options, cores_per_rank, run_dir, probe)

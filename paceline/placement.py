@@ -39,21 +39,25 @@ def place_ranks(
     return placed
 
 
-def place_here(local_world: int, cores_per_rank: int) -> list[list[int]]:
+def place_here(local_world: int, cores_per_rank: int, *, accelerated: bool = True) -> list[list[int]]:
     """`place_ranks` on this machine: within the cgroup's quota, each rank near its accelerator."""
     cpus = list_cpus()
     usable = set(usable_cores())
     # A quota smaller than the affinity means that siblings are no reserve either.
     if len(usable) < sum(cpu.thread == 0 for cpu in cpus):
         cpus = [cpu for cpu in cpus if cpu.cpu in usable]
-    devices: list[dict[str, Any]] = describe_accelerators()["devices"]
+    devices: list[dict[str, Any]] = describe_accelerators()["devices"] if accelerated else []
     return place_ranks(cpus, local_world, cores_per_rank, [device["numa_node"] for device in devices])
 
 
-def is_oversubscribed(local_world: int, cores_per_rank: int) -> bool:
+def is_oversubscribed(local_world: int, cores_per_rank: int, *, accelerated: bool = True) -> bool:
     """Do ranks share cores, or accelerators where there are any?"""
-    devices = describe_accelerators()["devices"]
+    devices = describe_accelerators()["devices"] if accelerated else []
     return local_world > len(devices) if devices else local_world * cores_per_rank > len(usable_cores())
+
+
+# What CUDA and ROCm read to learn which devices a process may see.
+NO_ACCELERATORS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
 
 
 def tuned_environment(cores_per_rank: int) -> dict[str, str]:

@@ -94,6 +94,13 @@ class RunRecord:
     machine: dict[str, Any] = field(default_factory=dict)
     ranks: list[RankRecord] = field(default_factory=list)
 
+    @property
+    def accelerators(self) -> list[dict[str, Any]]:
+        """Those that its ranks could use: none where the run hid them from its script."""
+        if self.options.get("device") == "cpu" or self.options.get("virtual_devices"):
+            return []
+        return list((self.machine.get("accelerators") or {}).get("devices") or [])
+
 
 @dataclass(frozen=True)
 class Metric:

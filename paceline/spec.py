@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from paceline.placement import place_here, tuned_environment
+from paceline.placement import NO_ACCELERATORS, place_here, tuned_environment
 from paceline.study import Config, Options
 
 
@@ -62,13 +62,16 @@ def write_specs(
         "to_end": options.to_end,
         "step_marker": options.step_marker,
         "placement": config.placement,
-        "cores": place_here(config.world, cores_per_rank) if tuned else [],
+        "cores": place_here(config.world, cores_per_rank, accelerated=not options.hides_accelerators)
+        if tuned
+        else [],
         "added_environment": sorted(added.keys() - own - os.environ.keys()),
         "virtual": virtual if options.virtual_devices else None,
         "nnodes": int(options.nnodes.partition(":")[0]),
     }
     (run_dir / "spec.json").write_text(json.dumps(spec))
-    environment = {**os.environ, **added}
+    # The script keeps these: torch may ask for devices at any later time.
+    environment = {**os.environ, **added, **(NO_ACCELERATORS if options.hides_accelerators else {})}
     if probe:
         environment["PACELINE_SPEC"] = str(run_dir / "spec.json")
     agent = {

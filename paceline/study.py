@@ -20,6 +20,7 @@ from paceline.nearest import find_program, nearest_of
 from paceline.quantity import parse_bytes, parse_link
 
 PLACEMENTS = ("tuned", "plain")
+DEVICES = ("auto", "cpu")
 
 # A step begins where the one before it ended, so the first has no beginning that could be timed.
 MIN_WARMUP = 1
@@ -51,6 +52,7 @@ class Options:
     to_end: bool = False
     step_marker: str = "auto"
     timeout_s: float = 300.0
+    device: str = "auto"  # "cpu" hides the accelerators of the machine from the script
     virtual_devices: int = 0
     virtual_memory: str | None = None
     virtual_link: str | None = None
@@ -68,6 +70,7 @@ class Options:
         check_count(self.sampled)
         check_count(self.virtual_devices)
         check_nnodes(self.nnodes)
+        check_device(self.device)
         if self.timeout_s <= 0:
             raise ValueError(f"a timeout of {self.timeout_s:g} s leaves no time to run; try 300s")
         if self.virtual_memory is not None:
@@ -75,6 +78,11 @@ class Options:
         if self.virtual_link is not None:
             parse_link(self.virtual_link)
         raise_first(find_conflicts({name for name, value in changed_options(self).items() if value}))
+
+    @property
+    def hides_accelerators(self) -> bool:
+        """Virtual devices stand where a machine has none: a real one beside them would be taken instead."""
+        return self.device == "cpu" or self.virtual_devices > 0
 
 
 # What may change without a reason to measure again: patience, and where the nodes meet.
@@ -140,6 +148,12 @@ def check_placement(placement: str) -> str:
     if placement not in PLACEMENTS:
         raise ValueError(f"unknown placement {placement!r}; {nearest_of(placement, PLACEMENTS)}")
     return placement
+
+
+def check_device(device: str) -> str:
+    if device not in DEVICES:
+        raise ValueError(f"unknown device {device!r}; {nearest_of(device, DEVICES)}")
+    return device
 
 
 def check_nnodes(nnodes: str) -> str:

@@ -93,6 +93,7 @@ class _OptionKeys(BaseModel):
     to_end: bool | None = None
     step_marker: str | None = None
     timeout_s: _Duration | None = None
+    device: Annotated[str, AfterValidator(study.check_device)] | None = None
     virtual_devices: _Count | None = None
     virtual_memory: Annotated[str, AfterValidator(_check_size)] | None = None
     virtual_link: Annotated[str, AfterValidator(_check_link)] | None = None

@@ -120,6 +120,14 @@ def run(
             metavar="TIME", help="A world that does nothing for so long is hung.", rich_help_panel=MEASURED
         ),
     ] = f"{DEFAULTS.timeout_s:g}s",
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|cpu",
+            help="cpu: hide the machine's accelerators from the script.",
+            rich_help_panel=WHAT,
+        ),
+    ] = DEFAULTS.device,
     virtual: Annotated[
         int,
         typer.Option(metavar="N", help="Give the script N virtual accelerators.", rich_help_panel=VIRTUAL),
@@ -189,6 +197,7 @@ def run(
             to_end=to_end,
             step_marker=step_marker,
             timeout_s=parse_duration_s(timeout),
+            device=device,
             virtual_devices=virtual,
             virtual_memory=virtual_memory,
             virtual_link=virtual_link,

@@ -46,9 +46,9 @@ def find_oversubscription(case: Case) -> Finding | None:
     """oversubscribed"""
     if not case.row.oversubscribed:
         return None
-    machine = (case.runs or case.ended_ill)[-1].machine
-    devices = machine.get("accelerators", {}).get("devices", [])
-    places, kind = (len(devices), "accelerator") if devices else (machine.get("cores", 0), "core")
+    run = (case.runs or case.ended_ill)[-1]
+    devices = run.accelerators
+    places, kind = (len(devices), "accelerator") if devices else (run.machine.get("cores", 0), "core")
     world = case.row.world
     text = (
         f"{count(world, 'rank')} take turns on {count(places, kind)}, so the row shows contention, not "

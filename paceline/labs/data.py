@@ -94,7 +94,8 @@ class LabData:
     @property
     def accelerated(self) -> bool:
         """Whether ranks ran on accelerators that are not virtual."""
-        return bool((self.machine.get("accelerators") or {}).get("devices"))
+        newest = max(self.runs, key=lambda run: run.started, default=None)
+        return newest is not None and bool(newest.accelerators)
 
     def rows(self, experiment_id: str) -> list[LabRow]:
         """One per configuration, in the order of the plan; none where the scale or option leaves it out."""

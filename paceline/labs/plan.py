@@ -120,6 +120,9 @@ def studies_for(
             warmup=chosen.warmup,
             sampled=chosen.sampled,
             timeout_s=chosen.timeout_s,
+            # A rank takes an accelerator of its own: with one alone, worlds of one and of two ranks would
+            # compare different devices.
+            device="cpu" if host is not None and host.accelerators == 1 else "auto",
             virtual_devices=planned.virtual_devices,
             virtual_link=experiment.link if planned.virtual_devices else None,
         )

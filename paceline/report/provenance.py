@@ -91,9 +91,11 @@ def find_caveats(runs: Sequence[RunRecord]) -> list[str]:
     measured = [run for run in runs if run.source == "measured"]
     if len(measured) < len(runs):
         caveats.append("Rows marked simulated were **predicted**, not measured.")
-    if measured and not any((run.machine.get("accelerators") or {}).get("devices") for run in measured):
+    if measured and not any(run.accelerators for run in measured):
+        left_alone = any((run.machine.get("accelerators") or {}).get("devices") for run in measured)
+        where = "CPU cores, and left this machine's accelerator alone" if left_alone else "CPU cores"
         caveats.append(
-            "Ranks ran on CPU cores. Rows show how parallel training works, not how fast a GPU would be."
+            f"Ranks ran on {where}. Rows show how parallel training works, not how fast a GPU would be."
         )
     if any(run.options.get("virtual_devices") for run in runs):
         caveats.append(

@@ -86,7 +86,7 @@ def test_every_option_of_run_arrives(paceline, launched):
     code, _, error = paceline(
         "run", "--nproc", "1,2", "--sweep", "lr=1,2", "--sweep", "b=3", "--placement", "plain",
         "--steps", "10", "--warmup", "2", "--sampled", "1", "--to-end", "--step-marker", "AdamW",
-        "--rounds", "2", "--timeout", "2m", "--budget", "1h",
+        "--rounds", "2", "--timeout", "2m", "--budget", "1h", "--device", "cpu",
         "--virtual", "2", "--virtual-memory", "1GiB", "--virtual-link", "1GB/s,5us",
         "--virtual-as-cuda", "--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "h:1", "--rdzv-id", "i",
         "--rdzv-conf", "is_host=true", "--local-addr", "h", "--name", "all", "train.py",
@@ -98,7 +98,8 @@ def test_every_option_of_run_arrives(paceline, launched):
     options = launched[0][1]
     given = {name: getattr(options, name) for name in options.__dataclass_fields__}
     assert given == {
-        "steps": 10, "warmup": 2, "sampled": 1, "to_end": True, "step_marker": "AdamW", "timeout_s": 120.0,
+        "steps": 10, "warmup": 2, "sampled": 1, "to_end": True, "step_marker": "AdamW",
+        "timeout_s": 120.0, "device": "cpu",
         "virtual_devices": 2, "virtual_memory": "1GiB", "virtual_link": "1GB/s,5us", "virtual_as_cuda": True,
         "nnodes": "2", "node_rank": 1, "rdzv_endpoint": "h:1", "rdzv_id": "i", "rdzv_conf": "is_host=true",
         "local_addr": "h",

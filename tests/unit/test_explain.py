@@ -81,6 +81,9 @@ def test_more_ranks_than_cores() -> None:
     accelerators = {"cores": 4, "accelerators": {"devices": ["a", "b"]}}
     runs = sound_sweep({8: 0.020}, oversubscribed=True, machine=accelerators)
     assert "8 ranks take turns on 2 accelerators" in findings(*runs)["oversubscribed"].text
+    for run in runs:
+        run.options["device"] = "cpu"
+    assert "8 ranks take turns on 4 cores" in findings(*runs)["oversubscribed"].text
 
 
 def test_too_noisy_says_how_much_and_how_many_rounds_would_do() -> None:

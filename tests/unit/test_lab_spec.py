@@ -109,6 +109,11 @@ def test_virtual_devices_stand_in_where_the_machine_has_too_few(path: Path) -> N
     assert refusals == ["needs 8 accelerators, this machine has 4"]
 
 
+def test_one_accelerator_is_left_alone_since_two_ranks_need_two(path: Path) -> None:
+    devices = {n: studies_for(load_lab(path), "tiny", host=Host(n))[0].options.device for n in (0, 1, 2)}
+    assert devices == {0: "auto", 1: "cpu", 2: "auto"}
+
+
 def test_an_option_leaves_the_other_options_out(path: Path) -> None:
     assert [p.experiment.id for p in plan(load_lab(path), "tiny", "2", option="B")] == ["table"]
     assert studies_for(load_lab(path), "tiny", "2", option="B") == []

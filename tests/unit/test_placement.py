@@ -2,6 +2,7 @@
 
 import subprocess
 
+from paceline import placement
 from paceline.machine import Cpu
 from paceline.placement import ALLOCATOR, emit_env, place_ranks, tuned_environment
 
@@ -40,3 +41,12 @@ def test_the_emitted_lines_do_in_a_shell_what_the_launcher_does():
     shell = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env={}, check=True)
     assert set(shell.stdout.split()) >= {f"{k}={v}" for k, v in tuned_environment(3).items()}
     assert tuned_environment(3) == {"OMP_NUM_THREADS": "3", **ALLOCATOR}
+
+
+def test_hidden_accelerators_share_no_ranks(monkeypatch):
+    one = {"devices": [{"name": "X", "numa_node": None}]}
+    monkeypatch.setattr(placement, "describe_accelerators", lambda: one)
+    monkeypatch.setattr(placement, "usable_cores", lambda: [0, 1])
+    assert placement.is_oversubscribed(2, 1)
+    assert not placement.is_oversubscribed(2, 1, accelerated=False)
+    assert placement.is_oversubscribed(4, 1, accelerated=False)

@@ -1,6 +1,7 @@
 """What ranks and their torchrun are told."""
 
 import json
+import os
 
 import pytest
 
@@ -63,3 +64,11 @@ def test_one_machine_stands_alone_several_meet(tmp_path):
     assert several[several.index("--rdzv-endpoint") + 1] == "a:29400"
     assert several[several.index("--rdzv-conf") + 1] == "is_host=true"
     assert "paceline.worker" not in several
+
+
+def test_hidden_accelerators_stay_hidden_from_the_script(tmp_path):
+    for hiding in ({"device": "cpu"}, {"virtual_devices": 2}):
+        agent, spec = write(tmp_path, **hiding)
+        assert agent["environment"]["CUDA_VISIBLE_DEVICES"] == ""
+        assert "CUDA_VISIBLE_DEVICES" not in spec["added_environment"]  # torch may ask at any later time
+    assert "CUDA_VISIBLE_DEVICES" not in write(tmp_path)[0]["environment"].keys() - set(os.environ)
