@@ -30,13 +30,13 @@ from paceline.probe.phases import BACKWARD
 class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Switched on at a step's boundary and off at the next."""
 
-    def __init__(self, clock: StepClock, roots: Roots, device_type: str) -> None:
+    def __init__(self, clock: StepClock, roots: Roots, device: torch.device) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._clock = clock
         self._roots = roots
-        self._device_type = device_type
-        self._ledger = MemoryLedger(device_type)
-        self._devices = DeviceLedger(device_type)
+        self._device = device
+        self._ledger = MemoryLedger(device.type)
+        self._devices = DeviceLedger(device.type)
         self._batch = BatchCounter()
         self._collectives: list[Collective] = []
         self._micro_steps_with_collectives: set[int] = set()
@@ -85,7 +85,7 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         memory.update(
             resident_bytes=resident,
             resident_peak_bytes=resident_peak,
-            device_peak_bytes=_device_peak_bytes(self._device_type),
+            device_peak_bytes=_device_peak_bytes(self._device),
         )
         facts = {
             "communication": self._communication(),
@@ -140,11 +140,11 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         }
 
 
-def _device_peak_bytes(device_type: str) -> int | None:
+def _device_peak_bytes(device: torch.device) -> int | None:
     """The allocator's own peak since the process began, where an accelerator has one."""
-    if device_type == "cpu":
+    if device.type == "cpu":
         return None
-    return int(torch.accelerator.max_memory_allocated())
+    return int(torch.accelerator.max_memory_allocated(device))
 
 
 def _backend() -> str | None:

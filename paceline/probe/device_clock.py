@@ -12,19 +12,20 @@ import torch
 
 
 class DeviceClock:
-    """Events on the current stream of the current accelerator."""
+    """Events on the current stream of the model's device, which need not be the current device."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._events: list[tuple[int, torch.Event]] = []  # (row of the step that ended, its event)
 
     def mark(self, row: int) -> None:
-        event = torch.Event(device=torch.accelerator.current_accelerator(), enable_timing=True)
-        event.record(torch.accelerator.current_stream())
+        event = torch.Event(device=self._device, enable_timing=True)
+        event.record(torch.accelerator.current_stream(self._device))
         self._events.append((row, event))
 
     def read_step_times(self) -> list[tuple[int, float]]:
         """Waits for the device, then gives (row, seconds) for every row after the first mark."""
-        torch.accelerator.synchronize()
+        torch.accelerator.synchronize(self._device)
         pairs = zip(self._events, self._events[1:], strict=False)
         times = [(row, before.elapsed_time(event) / 1000) for (_, before), (row, event) in pairs]
         self._events.clear()

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from paceline.probe.clock import StepClock, Window
 from paceline.probe.counting import Counting
 from paceline.probe.device_clock import DeviceClock
@@ -111,21 +113,21 @@ class Sampling:
     def _prepare(self, step: int) -> None:
         if self._lower_gloo:
             lower_gloo_threads()
-        if step == 0 and self.device_type() != "cpu":
-            self._device_clock = DeviceClock()
+        if step == 0 and self.device().type != "cpu":
+            self._device_clock = DeviceClock(self.device())
 
-    def device_type(self) -> str:
-        """Where the model lives: asked when the first step is over."""
+    def device(self) -> torch.device:
+        """Where the model lives, the first part of it: asked when the first step is over."""
         for parameter in self._roots.parameters():
-            return parameter.device.type
-        return "cpu"
+            return parameter.device
+        return torch.device("cpu")
 
     def _start_next_sample(self) -> None:
         if self._counting is None and self._timeline is None and not self._communication:
-            self._counting = Counting(self.clock, self._roots, self.device_type())
+            self._counting = Counting(self.clock, self._roots, self.device())
             self._counting.start()
         elif self._timeline is None:
-            self._timeline = Timeline(self.device_type())
+            self._timeline = Timeline(self.device().type)
             self._timeline.start()
 
     def _sampled_step_ended(self) -> None:
