@@ -73,7 +73,7 @@ def test_losses_and_skips_are_read_afterwards_and_all_there(known) -> None:
 def test_memory_is_the_allocators_and_its_parts_are_known(known) -> None:
     memory = known[0].ranks[0].facts["memory"]
     assert memory["at_peak"]["parameters"] == 4 * MIB
-    assert memory["device_peak_bytes"] >= memory["peak_bytes"] > 3 * 128 * MIB
+    assert memory["device_peak_bytes"] >= memory["peak_bytes"] > 2 * 128 * MIB  # the large matrix and its product
 
 
 def test_nccl_is_counted_and_timed(known) -> None:
@@ -100,7 +100,7 @@ def test_matrices_were_multiplied_in_float16(known) -> None:
     ],
 )
 def test_the_labs_scripts_train_on_it(tmp_path: Path, script: str, arguments: tuple[str, ...]) -> None:
-    record = run(tmp_path, ROOT / "labs" / script, 1, *arguments)
+    record = run(tmp_path, ROOT / "labs" / script, 1, *arguments, "--steps", "60")
     assert record.status == "ok", (record.cause, record.traceback)
     assert record.ranks[0].facts["memory"]["device_peak_bytes"] > 0
     (row,) = explain(summarise([record]), [record])
