@@ -10,8 +10,9 @@ BIN := .venv/bin
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: .venv/stamp-run  ## install, then measure a small training script on one and two ranks
+demo: .venv/stamp-run  ## install, measure a small training script on one and two ranks, write a report
 	$(BIN)/paceline run --fresh --name demo --nproc 1,2 --rounds 3 examples/train.py
+	@echo; $(BIN)/paceline report demo
 
 test: .venv/stamp-dev  ## run all tests
 	$(BIN)/python -m pytest
@@ -29,7 +30,7 @@ docs: .venv/stamp-dev  ## check that docs/ and the commands agree
 
 # The stamps say which extras are installed; they are older than pyproject.toml when it changed.
 .venv/stamp-run: pyproject.toml
-	@$(call make_environment,.)
+	@$(call make_environment,.[report])
 
 .venv/stamp-dev: pyproject.toml
 	@$(call make_environment,.[test$(comma)report$(comma)lint])
