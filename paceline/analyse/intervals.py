@@ -123,11 +123,11 @@ def block_length(steps: Array) -> int:
     itself estimated from few steps, and on simulated ones that is what brings the coverage above 90 %.
     """
     n = len(steps)
-    deviations = steps - steps.mean()
-    variance = float(deviations @ deviations)
     if n < 4 or np.ptp(steps) <= 1e-9 * abs(steps.mean()):
         return 1
-    r = float(deviations[1:] @ deviations[:-1]) / variance
+    # Of ranks, since it is about a median: among a few spikes the memory of the other steps would not show.
+    deviations = stats.rankdata(steps) - (n + 1) / 2
+    r = float(deviations[1:] @ deviations[:-1]) / float(deviations @ deviations)
     r += (1 + 4 * r) / n  # the estimate from n steps is too low by about this much
     r = min(max(r, 0.0), 0.95)
     length = math.ceil(1.5 * float((2 * r / (1 - r * r)) ** (2 / 3) * n ** (1 / 3)))

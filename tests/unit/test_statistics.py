@@ -45,11 +45,16 @@ def draw_rounds(
     phi: float,
     launches: float,
     spread: float = 0.08,
+    spikes: float = 0.0,
 ) -> list[Array]:
-    return [
-        TRUTH_S * np.exp(ar1(generator, steps, phi=phi, spread=spread) + generator.normal(0.0, launches))
-        for _ in range(rounds)
-    ]
+    """`spikes`: the share of steps that are much longer or shorter than the others, without any memory."""
+    drawn = []
+    for _ in range(rounds):
+        deviations = ar1(generator, steps, phi=phi, spread=spread) + generator.normal(0.0, launches)
+        if spikes:
+            deviations += generator.choice([-1.0, 1.0], steps) * (generator.random(steps) < spikes)
+        drawn.append(TRUTH_S * np.exp(deviations))
+    return drawn
 
 
 def coverage_of_median(**how: float) -> float:
@@ -66,6 +71,9 @@ CASES = [
     pytest.param({"rounds": 1, "steps": 30, "phi": 0.0, "launches": 0.0}, id="one launch, no memory"),
     pytest.param({"rounds": 1, "steps": 30, "phi": 0.6, "launches": 0.0}, id="one launch, memory"),
     pytest.param({"rounds": 1, "steps": 150, "phi": 0.8, "launches": 0.0}, id="one launch, long memory"),
+    pytest.param(
+        {"rounds": 1, "steps": 30, "phi": 0.6, "launches": 0.0, "spikes": 0.08}, id="one launch, spikes"
+    ),
     pytest.param({"rounds": 3, "steps": 30, "phi": 0.6, "launches": 0.0}, id="equal launches"),
     pytest.param({"rounds": 2, "steps": 30, "phi": 0.3, "launches": 0.035}, id="two launches"),
     pytest.param({"rounds": 3, "steps": 30, "phi": 0.6, "launches": 0.035}, id="three launches"),
