@@ -103,17 +103,20 @@ def interval_is_narrow(rows: Iterable[Row], until: float) -> bool:
     )
 
 
-def rounds_wanted(half_width: float, rounds: int, wanted: float, most: int = 50) -> int:
-    """How many rounds would bring an interval down to `wanted`, as Student's t narrows with launches."""
-    if rounds < 2:
-        return MIN_ROUNDS_TO_STOP
+def rounds_wanted(half_width: float, rounds: int, wanted: float, most: int = 50) -> int | None:
+    """How many rounds would bring an interval down to `wanted`, as Student's t narrows with launches.
+
+    Of one launch the steps alone are known: it takes so many rounds even if launches do not differ. None
+    where more than `most` would be needed.
+    """
+    tail = (1 + CONFIDENCE) / 2
 
     def width(num: int) -> float:
-        return float(stats.t.ppf((1 + CONFIDENCE) / 2, num - 1)) / math.sqrt(num)
+        return float(stats.t.ppf(tail, num - 1) if num > 1 else stats.norm.ppf(tail)) / math.sqrt(num)
 
     goal = width(rounds) * wanted / half_width
-    enough = (num for num in range(max(rounds + 1, MIN_ROUNDS_TO_STOP), most) if width(num) <= goal)
-    return next(enough, most)
+    enough = (num for num in range(max(rounds + 1, MIN_ROUNDS_TO_STOP), most + 1) if width(num) <= goal)
+    return next(enough, None)
 
 
 def block_length(steps: Array) -> int:
@@ -156,6 +159,10 @@ def _percentiles(replicates: Array, centre: float, num_blocks: float) -> tuple[f
     freedom = max(num_blocks - 1, 1.0)
     student = float(stats.t.ppf(1 - tail, freedom) / stats.norm.ppf(1 - tail))
     widening = student * math.sqrt(num_blocks / freedom)
+    if min(centre, low) > 0:
+        # As a factor, for however wide it is, no time and no ratio is 0.
+        farthest = math.log(centre) + math.log(high / centre) * widening
+        return centre * float(low / centre) ** widening, math.exp(min(farthest, LARGEST_EXPONENT))
     return centre - (centre - float(low)) * widening, centre + (float(high) - centre) * widening
 
 

@@ -81,13 +81,22 @@ def find_noise(case: Case) -> Finding | None:
     else:
         known = f"is known to ±{percent(width)} only"
     verdict = ", too little to say whether it is faster or slower" if undecided else ""
+    numbers = {"half_width": width, "rounds": float(rounds)}
     wanted = rounds_wanted(width, rounds, WANTED)
+    if wanted is None:
+        pinned = "pin the ranks (--placement tuned), " if case.row.placement == "plain" else ""
+        action = (
+            f"It would take very many rounds to know it to ±{percent(WANTED)}: find a quieter machine, "
+            f"{pinned}or measure more steps (--steps)."
+        )
+    else:
+        numbers["rounds_wanted"] = wanted
+        least = "at least " if rounds == 1 else ""
+        action = f"Run on with --until 3%, or with {least}--rounds {wanted}, on a quiet machine."
     text = (
         f"The {what} {known}{verdict}: steps differ by "
-        f"{percent(case.value('step_time_spread'))}, and {_launches(case)}. "
-        f"Run on with --until 3%, or --rounds {wanted} on a quiet machine."
+        f"{percent(case.value('step_time_spread'))}, and {_launches(case)}. {action}"
     )
-    numbers = {"half_width": width, "rounds": rounds, "rounds_wanted": wanted}
     return Finding("too_noisy", text, numbers, "warning")
 
 
@@ -99,11 +108,12 @@ def _launches(case: Case) -> str:
 
 def find_single_launch(case: Case) -> Finding | None:
     """single_launch"""
-    if case.row.rounds != 1 or case.base is None or case.row.source != "measured":
+    speedup = case.row.metrics.get("speedup")
+    if case.base is None or speedup is None or speedup.n != 1 or case.row.source != "measured":
         return None
     text = (
-        "Each side of this speedup is one launch. Launches of the same program often differ by 3 to 4 %, "
-        "which the interval of a single one cannot contain. Compare after --rounds 3 or more."
+        "This speedup rests on one launch of each side. Launches of the same program often differ by 3 to "
+        "4 %, which the interval of a single one cannot contain. Compare after --rounds 3 or more."
     )
     return Finding("single_launch", text, {"rounds": 1})
 
@@ -117,16 +127,17 @@ def find_disturbance(case: Case) -> Finding | None:
     times = np.concatenate([times for times, _ in pairs])
     marks = np.concatenate([marks for _, marks in pairs])
     numbers = {"disturbed_share": share}
-    slower = ""
+    slower, is_harmless = "", False
     if (marks == 1).sum() >= 3 and (marks == 0).sum() >= 3:
         numbers["slower"] = float(np.median(times[marks == 1]) / np.median(times[marks == 0]))
         slower = f" Those steps took {numbers['slower']:.2f} × as long as the others."
+        is_harmless = numbers["slower"] <= 1 + NOISY_STEP
     text = (
         f"In {percent(share)} of the steps something else used the ranks' cores.{slower} The steps are "
         "marked, not removed. Stop the other programs (or leave a shared machine) and run again with "
         "--fresh."
     )
-    return Finding("disturbed", text, numbers, "warning")
+    return Finding("disturbed", text, numbers, "note" if is_harmless else "warning")
 
 
 def _notes(case: Case, code: str) -> list[dict[str, Any]]:

@@ -92,6 +92,24 @@ def test_too_noisy_says_how_much_and_how_many_rounds_would_do() -> None:
     assert finding.numbers["half_width"] > 0.05
     assert finding.numbers["rounds_wanted"] > 3
     assert "3 launches by 5.7 %" in finding.text
+    assert f"--rounds {finding.numbers['rounds_wanted']}" in finding.text
+
+
+@pytest.mark.parametrize(("spread", "is_noisy"), [(0.018, False), (0.022, True)])
+def test_too_noisy_begins_at_5_percent(spread: float, is_noisy: bool) -> None:
+    # Of three launches, t(2) / √3 = 2.48 times their standard deviation.
+    runs = [make_run(step_times_s=[0.020 * (1 + spread * place)] * 30, round=place) for place in (-1, 0, 1)]
+    for round, run in enumerate(runs):
+        run.round = round
+    assert ("too_noisy" in findings(*runs)) == is_noisy
+
+
+def test_too_noisy_promises_no_number_of_rounds_that_would_not_do() -> None:
+    runs = [make_run(step_times_s=[0.020 * 2**round] * 30, round=round) for round in range(3)]
+    finding = findings(*runs)["too_noisy"]
+    assert "rounds_wanted" not in finding.numbers
+    assert "--rounds" not in finding.text
+    assert "--steps" in finding.text
 
 
 def test_a_speedup_that_may_be_a_slowdown_is_said_to_be_undecided() -> None:
@@ -100,11 +118,19 @@ def test_a_speedup_that_may_be_a_slowdown_is_said_to_be_undecided() -> None:
         for round, time_s in enumerate((0.015, 0.020, 0.024))
     ]
     assert "too little to say whether it is faster or slower" in findings(*runs)["too_noisy"].text
+    clearly_faster = sound_sweep({1: 0.020}) + [
+        make_run(world=2, step_times_s=[time_s] * 30, round=round)
+        for round, time_s in enumerate((0.010, 0.011, 0.012))
+    ]
+    finding = findings(*clearly_faster)["too_noisy"]
+    assert "faster or slower" not in finding.text, "1.8 ×, between 1.4 and 2.3"
 
 
 def test_a_comparison_of_single_launches_is_pointed_out() -> None:
     assert "single_launch" in findings(*sound_sweep({1: 0.020, 2: 0.0105}, rounds=1))
     assert "single_launch" not in findings(*sound_sweep({2: 0.0105}, rounds=1))
+    one_pair = sound_sweep({1: 0.020}, rounds=1) + sound_sweep({2: 0.0105}, rounds=3)
+    assert "single_launch" in findings(*one_pair)
 
 
 def test_foreign_load_is_told_with_what_it_cost() -> None:
@@ -113,6 +139,16 @@ def test_foreign_load_is_told_with_what_it_cost() -> None:
     finding = findings(make_run(ranks=[make_rank(0, times, series={"foreign_cores": foreign})]))["disturbed"]
     assert finding.numbers["disturbed_share"] == pytest.approx(0.5)
     assert finding.numbers["slower"] == pytest.approx(1.5)
+    assert finding.severity == "warning"
+
+
+def test_foreign_load_that_slowed_no_step_is_only_a_note() -> None:
+    foreign = [0.0] * 15 + [0.9] * 15
+    rank = make_rank(0, [0.020] * 30, series={"foreign_cores": foreign})
+    assert findings(make_run(ranks=[rank]))["disturbed"].severity == "note"
+    rare = make_rank(0, [0.020] * 30, series={"foreign_cores": [0.0] * 27 + [0.9] * 3})
+    rare.series["foreign_cores"][-4:] = [0.0] * 4
+    assert "disturbed" not in findings(make_run(ranks=[rare])), "three steps of thirty"
 
 
 def test_exposed_communication_is_told_in_seconds_and_share() -> None:

@@ -170,10 +170,12 @@ def test_until_does_not_wait_for_what_failed() -> None:
 
 
 def test_the_rounds_that_would_do_are_told() -> None:
-    assert rounds_wanted(0.10, 1, 0.03) == 3
     # 2.9 % between launches: t(6) · 2.9 % / √7 = 2.7 %, and 3.04 % with one round less.
     assert rounds_wanted(4.303 * 0.029 / math.sqrt(3), 3, 0.03) == 7
-    assert rounds_wanted(1.0, 3, 0.03) == 50
+    assert rounds_wanted(1.0, 3, 0.03) is None
+    # One launch known to 1.96 · 2.9 % by its steps: as many are needed as of launches that differ by 2.9 %.
+    assert rounds_wanted(1.96 * 0.029, 1, 0.03) == 7
+    assert rounds_wanted(0.01, 1, 0.03) == 3, "two agree by chance"
 
 
 def test_blocks_grow_with_the_memory_of_the_steps() -> None:
@@ -209,6 +211,14 @@ def test_a_number_of_one_launch_has_no_interval_and_a_count_needs_none() -> None
     assert exact == Metric(12.0, 12.0, 12.0, 1, "count")
     assert one_per_round([math.nan], "s") is None
     assert counted([], "count") is None
+
+
+def test_however_wide_no_interval_of_times_or_ratios_reaches_zero() -> None:
+    few = np.array([0.010, 0.020, 0.060])
+    for metric in (median_over_rounds([few], "s"), ratio_over_rounds([(few, few[::-1])])):
+        assert metric is not None
+        assert metric.low > 0
+        assert relative_half_width(metric) > 1
 
 
 def test_no_interval_of_times_goes_below_zero() -> None:
