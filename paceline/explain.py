@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from paceline.analyse.summary import RowKey, find_base, group_runs, key_of
-from paceline.findings import local, parallel, trust
+from paceline.findings import local, parallel, speedup, trust
 from paceline.findings.case import Case
 from paceline.record import Finding, Row, RunRecord
 
@@ -57,9 +57,9 @@ DETECTORS: tuple[Callable[[Case], Finding | None], ...] = (
     parallel.find_exposed_communication,
     parallel.find_straggler,
     parallel.find_needless_synchronisation,
-    parallel.find_more_work,
-    parallel.find_missing_speedup,
-    parallel.find_unattributed,
+    speedup.find_more_work,
+    speedup.find_missing_speedup,
+    speedup.find_unattributed,
     local.find_data_bound,
     local.find_thread_fight,
     local.find_allocator_costs,

@@ -33,12 +33,22 @@ def scaling_metrics(base: Sequence[RunRecord], runs: Sequence[RunRecord]) -> dic
     gained = ratio(base, runs)
     if gained is None:
         return {}
+    work = work_growth(base, runs)
+    doubtful: dict[str, Metric | None] = {} if work else {"throughput_samples_s": None}
+    work = work or 1.0
+    return {**doubtful, "speedup": _scaled(gained, work), "efficiency": _scaled(gained, work * small / large)}
+
+
+def work_growth(base: Sequence[RunRecord], runs: Sequence[RunRecord]) -> float | None:
+    """Samples per step of `runs` over those of `base`: 1 where they are not known.
+
+    None where the counted operations contradict them, and nobody but the probe has named them.
+    """
     work = _growth(samples_per_step(base[0]), samples_per_step(runs[0])) or 1.0
     operations = _growth(_matmul_flops(base[0]), _matmul_flops(runs[0]))
-    doubtful: dict[str, Metric | None] = {}
     if operations and not 0.8 < operations / work < 1.25 and "samples_per_step" not in runs[0].options:
-        work, doubtful = 1.0, {"throughput_samples_s": None}
-    return {**doubtful, "speedup": _scaled(gained, work), "efficiency": _scaled(gained, work * small / large)}
+        return None
+    return work
 
 
 def _growth(before: float | None, after: float | None) -> float | None:

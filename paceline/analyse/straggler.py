@@ -23,6 +23,7 @@ from paceline.record import TIMED, RunRecord
 PLACES = ("optimizer", "data", "forward", "backward", "other")
 
 ALWAYS_SHARE = 0.05  # of the step: late by this in the median step
+MOST_STEPS = 0.9  # in which a rank comes last, if it always does
 AT_TIMES_SHARE = 0.2  # of the step: a step in which the rank is later than it usually is by this
 CHANCE = 0.01  # that one rank is the late one so often, if all were late equally often
 LEAST_RETURNS = 3  # slow steps that make a rhythm
@@ -39,7 +40,7 @@ class Straggler:
 
     rank: int
     late_s: float  # in the steps in which it is late
-    share_of_steps: float  # 1.0 is always
+    share_of_steps: float  # in which it is; 1.0 is always
     every: int | None = None  # the period of the slow steps, when they have one
     place: str | None = None  # where it falls behind, None when that is within the backward pass
 
@@ -73,11 +74,11 @@ def find_straggler(runs: Sequence[RunRecord]) -> Straggler | None:
     lateness = [late for run in runs if (late := _lateness(run)).size]
     if not lateness or len({late.shape[1] for late in lateness}) > 1:
         return None
-    return (
-        _always_late(runs[0], np.concatenate(lateness, axis=2), step_s)
-        or _late_at_times(runs[0], lateness, step_s)
-        or _late_within_backward(runs, step_s)
-    )
+    always = _always_late(runs[0], np.concatenate(lateness, axis=2), step_s)
+    at_times = _late_at_times(runs[0], lateness, step_s)
+    if always and at_times:
+        return max(always, at_times, key=lambda late: late.late_s * late.share_of_steps)
+    return always or at_times or _late_within_backward(runs, step_s)
 
 
 def find_slow_steps(runs: Sequence[RunRecord]) -> SlowSteps | None:
@@ -109,6 +110,8 @@ def _always_late(run: RunRecord, lateness: Array, step_s: float) -> Straggler | 
     place, row = np.unravel_index(np.argmax(usual), usual.shape)
     if usual[place, row] < ALWAYS_SHARE * step_s:
         return None
+    if np.mean(lateness[place, row] > 0) < MOST_STEPS:
+        return None
     grew = np.diff(usual[: place + 1, row], prepend=0.0)
     return Straggler(
         rank=ranks_by_number(run)[row].rank,
@@ -126,17 +129,22 @@ def _late_at_times(run: RunRecord, rounds: Sequence[Array], step_s: float) -> St
         rhythm = _find_rhythm([late[row] for late in latest], threshold_s)
         if rhythm is not None:
             return Straggler(rank.rank, rhythm.late_s, 1 / rhythm.every, rhythm.every)
-    together = np.concatenate(latest, axis=1)
-    is_slow = together.max(axis=0) > threshold_s
-    times_late = np.bincount(together.argmax(axis=0)[is_slow], minlength=len(together))
-    row, num_ranks = int(times_late.argmax()), len(together)
-    chance = num_ranks * stats.binom.sf(times_late[row] - 1, times_late.sum(), 1 / num_ranks)
-    if not is_slow.any() or chance > CHANCE:
+    # Which rank is late, -1 where none is, with such a step before each round.
+    late_rows = [np.where(late.max(axis=0) > threshold_s, late.argmax(axis=0), -1) for late in latest]
+    bounded = np.concatenate([np.concatenate(([-1], late_row)) for late_row in late_rows])
+    # Late steps in a row are one event: a neighbour who takes a core for a second makes many of them.
+    events = bounded[1:][(bounded[1:] >= 0) & (bounded[1:] != bounded[:-1])]
+    num_ranks = len(latest[0])
+    num_events = np.bincount(events, minlength=num_ranks)
+    row = int(num_events.argmax())
+    chance = num_ranks * stats.binom.sf(num_events[row] - 1, len(events), 1 / num_ranks)
+    if chance > CHANCE:
         return None
+    is_late = np.concatenate(late_rows) == row
     return Straggler(
         rank=ranks_by_number(run)[row].rank,
-        late_s=float(np.median(together[row, is_slow])),
-        share_of_steps=float(is_slow.mean()),
+        late_s=float(np.median(np.concatenate(latest, axis=1)[row, is_late])),
+        share_of_steps=float(is_late.mean()),
     )
 
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from paceline.analyse.scaling import work_growth
+from paceline.analyse.straggler import Straggler, find_straggler
 from paceline.quantity import format_duration
 from paceline.record import Row, RunRecord
 
@@ -41,6 +44,22 @@ class Case:
         return [rank.facts[name] for run in self.runs for rank in run.ranks if name in rank.facts]
 
     @property
+    def ranks_are_apart(self) -> bool:
+        """Several ranks, and not one collective was recognised in any of them."""
+        calls = [fact["calls"] for fact in self.facts("communication") if "calls" in fact]
+        return self.row.world > 1 and bool(calls) and not any(calls)
+
+    @cached_property
+    def straggler(self) -> Straggler | None:
+        """The rank that the others wait for, which they do in collectives."""
+        return None if self.ranks_are_apart else find_straggler(self.runs)
+
+    @property
+    def work(self) -> float:
+        """Samples of one step over those of one step of the base."""
+        return (work_growth(self.base_runs, self.runs) if self.base_runs and self.runs else None) or 1.0
+
+    @property
     def device(self) -> str:
         starts = [rank.start for run in self.runs for rank in run.ranks]
         return str(starts[0].get("device", "cpu")) if starts else "cpu"
@@ -59,6 +78,12 @@ def of_step(part_s: float, step_s: float) -> str:
 def count(number: int, noun: str) -> str:
     """`1 rank`, `2 ranks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def ordinal(number: int) -> str:
+    """`2nd`, `3rd`, `7th`, `12th`, `22nd`."""
+    last = 0 if 10 < number % 100 < 20 else number % 10
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(last, 'th') }"
 
 
 def sentence(text: object) -> str:

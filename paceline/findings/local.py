@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline.analyse.steps import aligned, of_kind, ranks_by_number
 from paceline.analyse.straggler import find_slow_steps as locate_slow_steps
-from paceline.findings.case import Case, count, of_step, percent
+from paceline.findings.case import Case, count, of_step, ordinal, percent
 from paceline.quantity import format_duration
 from paceline.record import SAMPLED, Finding, RunRecord
 
@@ -26,6 +26,8 @@ SKIPPED_SHARE = 0.10
 def find_data_bound(case: Case) -> Finding | None:
     """data_bound"""
     data_s, step_s = case.value("data_s"), case.step_time_s
+    if case.straggler is not None and case.straggler.always and case.straggler.place == "data":
+        data_s -= case.straggler.late_s / case.row.world  # that rank's alone: told as its own finding
     if not step_s or data_s < DATA_SHARE * step_s:
         return None
     loader_s = case.value("dataloader_s")
@@ -97,11 +99,11 @@ def find_allocator_costs(case: Case) -> Finding | None:
 def find_slow_steps(case: Case) -> Finding | None:
     """periodic_steps"""
     slow = locate_slow_steps(case.runs)
-    if slow is None:
-        return None
+    if slow is None or (case.straggler is not None and case.straggler.every == slow.every):
+        return None  # or one rank's doing, told as `straggler`
     share = (slow.step_time_s - slow.usual_s) / (slow.usual_s * (slow.every - 1) + slow.step_time_s)
     text = (
-        f"Every {slow.every}th step takes {format_duration(slow.step_time_s)} where the others take "
+        f"Every {ordinal(slow.every)} step takes {format_duration(slow.step_time_s)} where the others take "
         f"{format_duration(slow.usual_s)}: {percent(share)} of the time. Look for what the script does "
         "that often (saving, logging, validation). The median step time does not contain it."
     )
@@ -154,16 +156,26 @@ def find_non_finite(case: Case) -> Finding | None:
     for run in case.runs:
         for rank_record in run.ranks:
             bad = rank_record.facts.get("gradients", {}).get("nonfinite") or 0
+            losses_are_sound = np.isfinite(rank_record.series.get("loss", [])).any()
+            has_scaler = np.isfinite(rank_record.series.get("loss_scale", [])).any()
             # A scaler meets overflowing gradients by design, and skips them.
-            if bad and not np.isfinite(rank_record.series.get("loss_scale", [])).any():
+            if not bad or (has_scaler and losses_are_sound):
+                continue
+            fact = f"The gradients of rank {rank_record.rank} were not finite in {bad:g} of the sampled steps"
+            numbers = {"rank": rank_record.rank, "sampled_steps": bad, "round": run.round}
+            if losses_are_sound:
                 text = (
-                    f"The gradients of rank {rank_record.rank} were not finite in {bad:g} of the sampled "
-                    "steps, though the loss was. Look for a division or logarithm whose slope is "
-                    "infinite; clip does not help."
+                    f"{fact}, though the loss was. Look for a division or logarithm whose slope is "
+                    "infinite; clipping does not help."
                 )
-                return Finding(
-                    "non_finite", text, {"rank": rank_record.rank, "sampled_steps": bad}, "warning"
+            else:
+                text = (
+                    f"{fact}, and not one finite loss was seen from step 0 on: what goes into the model, its "
+                    "initial weights or the loss itself are not finite. Look at the first batch, and use "
+                    "torch.autograd.detect_anomaly() around the first step."
                 )
+                numbers["step"] = 0
+            return Finding("non_finite", text, numbers, "warning")
     return None
 
 

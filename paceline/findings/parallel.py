@@ -1,4 +1,4 @@
-"""Conclusions about several ranks: what communication costs, who is late, why more ranks gain little.
+"""Conclusions about several ranks: do they communicate, what does it cost, and who is late.
 
 In: a `Case`. Out: a `Finding`, or None where there is nothing to say.
 Exercise: `pytest tests/unit/test_explain.py`.
@@ -7,22 +7,19 @@ Exercise: `pytest tests/unit/test_explain.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from paceline.analyse.straggler import find_straggler as locate_straggler
-from paceline.findings.case import Case, count, of_step, percent
+from paceline.findings.case import Case, count, of_step, ordinal, percent
 from paceline.quantity import format_bytes, format_duration
-from paceline.record import Finding, Metric
+from paceline.record import Finding
 
 EXPOSED_SHARE = 0.15
 LARGE_SHARE = 0.25  # of the step: from here on it is a warning
-UNATTRIBUTED_SHARE = 0.15
-LEAST_GAIN = 0.1  # of what the added ranks could gain at best
 
 
 def find_missing_collectives(case: Case) -> Finding | None:
     """no_collectives"""
-    calls = [fact["calls"] for fact in case.facts("communication") if "calls" in fact]
-    if case.row.world == 1 or not calls or any(calls):
+    if not case.ranks_are_apart:
         return None
     text = (
         f"{count(case.row.world, 'rank')} ran, and not one collective was recognised in a training step. "
@@ -39,17 +36,21 @@ def find_exposed_communication(case: Case) -> Finding | None:
     if case.row.world == 1 or not step_s or exposed_s < EXPOSED_SHARE * step_s:
         return None
     share = exposed_s / step_s
+    hidden_s = max(0.0, case.value("comm_busy_s") - exposed_s)
     bandwidth = case.value("bus_bandwidth_bytes_s")
-    speed = f" at {format_bytes(bandwidth)}/s" if bandwidth else ""
+    speed = f" at a bus bandwidth of {format_bytes(bandwidth)}/s" if bandwidth else ""
+    accumulate = "accumulate gradients under no_sync, " if _is_data_parallel(case) else ""
     text = (
-        f"{of_step(exposed_s, step_s)} is communication that no computing hides: "
+        f"{of_step(exposed_s, step_s)} is communication that no computing hides, beside "
+        f"{format_duration(hidden_s)} that is hidden: "
         f"{count(int(case.value('collective_calls')), 'collective')}, "
-        f"{format_bytes(case.value('collective_bytes'))}{speed}. The transfer takes longer than the "
-        "backward pass it could hide behind. Give each rank a larger batch, accumulate gradients under "
-        "no_sync, or send fewer bytes (bf16 gradients, compression)."
+        f"{format_bytes(case.value('collective_bytes'))}{speed}. Likely the transfers take longer "
+        f"than what is computed beside them. Give each rank a larger batch, {accumulate}or send fewer bytes "
+        "(a lower precision, compression)."
     )
     numbers = {
         "exposed_comm_s": exposed_s,
+        "hidden_comm_s": hidden_s,
         "share": share,
         "collective_calls": case.value("collective_calls"),
         "collective_bytes": case.value("collective_bytes"),
@@ -59,15 +60,16 @@ def find_exposed_communication(case: Case) -> Finding | None:
 
 def find_straggler(case: Case) -> Finding | None:
     """straggler"""
-    straggler = locate_straggler(case.runs)
+    straggler = case.straggler
     if straggler is None:
         return None
-    step_s = case.step_time_s
-    cost = straggler.late_s * straggler.share_of_steps / step_s
+    late_s = straggler.late_s * straggler.share_of_steps  # per step
+    # A median step contains what is always late, and nothing of what is late at times.
+    cost = late_s / (case.step_time_s if straggler.always else case.step_time_s + late_s)
     if straggler.always:
         when = "in every step"
     elif straggler.every:
-        when = f"in every {straggler.every}th step"
+        when = f"in every {ordinal(straggler.every)} step"
     else:
         when = f"in {percent(straggler.share_of_steps)} of the steps"
     places = {
@@ -99,7 +101,7 @@ def find_straggler(case: Case) -> Finding | None:
 def find_needless_synchronisation(case: Case) -> Finding | None:
     """accumulation_synchronises"""
     facts = [fact for fact in case.facts("communication") if fact.get("micro_steps", 0) > 1]
-    if not facts or case.row.world == 1:
+    if not facts or not _is_data_parallel(case):
         return None
     synchronising, micro_steps = (
         max(float(fact.get(name, 0)) for fact in facts)
@@ -108,8 +110,11 @@ def find_needless_synchronisation(case: Case) -> Finding | None:
     if synchronising < 2:
         return None
     step_s = case.step_time_s
-    saved_s = case.value("exposed_comm_s") * (1 - 1 / synchronising)
+    # A sharded model gathers its parameters in every micro-step all the same.
     is_sharded = any("reduce_scatter" in fact.get("by_kind", {}) for fact in facts)
+    kinds = ("reduce_scatter",) if is_sharded else ("reduce_scatter", "all_reduce")
+    share_saved = max(_byte_share(fact, kinds) for fact in facts)
+    saved_s = case.value("exposed_comm_s") * share_saved * (1 - 1 / synchronising)
     remedy = (
         "model.set_requires_gradient_sync(False) for all but the last one (it keeps unsharded gradients: "
         "more memory)"
@@ -131,90 +136,32 @@ def find_needless_synchronisation(case: Case) -> Finding | None:
     return Finding("accumulation_synchronises", text, numbers, "warning" if share >= LARGE_SHARE else "note")
 
 
-def find_more_work(case: Case) -> Finding | None:
-    """work_differs"""
-    if case.base is None or "throughput_samples_s" in case.row.metrics:
-        return None
-    before, after = _total_flops(case.base.metrics), _total_flops(case.row.metrics)
-    if not before or not after or 0.9 < after / before < 1.1:
-        return None
-    work = after / before
-    text = (
-        f"One step of {count(case.row.world, 'rank')} computes {work:.2f} × as much as one step of "
-        f"{count(case.base.world, 'rank')}, so the two steps are not the same work: the script's batch is "
-        f"per rank. Per unit of work the speedup is {case.value('speedup') * work:.2f} ×. To compare "
-        "steps, divide a fixed global batch by the number of ranks."
-    )
-    return Finding("work_differs", text, {"work": work, "speedup_per_work": case.value("speedup") * work})
+def _is_data_parallel(case: Case) -> bool:
+    """Whether ranks with samples of their own reduce gradients: tensor parallelism cannot leave that out.
+
+    The probe knows it of most models ("batch"); else the gradients' bytes tell, which are the parameters'.
+    """
+    if case.row.world == 1:
+        return False
+    if case.facts("batch"):
+        return True
+    for rank in (rank for run in case.runs for rank in run.ranks):
+        fact = rank.facts.get("communication", {})
+        parameters = rank.facts.get("memory", {}).get("start_of_step", {}).get("parameters", 0)
+        reduced = _reduced_bytes(fact, ("all_reduce", "reduce_scatter")) / max(
+            1.0, float(fact.get("synchronising_micro_steps", 1))
+        )
+        # Of a sharded model each rank holds a part, and hands in the gradients of the whole.
+        if any(0.99 < reduced / (parameters * parts) < 1.01 for parts in (1, case.row.world) if parameters):
+            return True
+    return False
 
 
-def find_missing_speedup(case: Case) -> Finding | None:
-    """no_speedup"""
-    speedup = case.row.metrics.get("speedup")
-    if case.base is None or speedup is None or case.row.oversubscribed:
-        return None
-    growth = case.row.world / case.base.world
-    if speedup.median > 1 + LEAST_GAIN * (growth - 1):
-        return None
-    parts = sorted(_lost_parts(case).items(), key=lambda part: -part[1])
-    step_s = case.step_time_s
-    because = [f"{name} {format_duration(part_s)}" for name, part_s in parts if part_s >= 0.05 * step_s]
-    ideal_s = case.base_value("step_time_s") / growth
-    text = (
-        f"{count(case.row.world, 'rank')} are {speedup.median:.2f} × as fast as {case.base.world}: a step "
-        f"takes {format_duration(step_s)}, an even division would take {format_duration(ideal_s)}. The "
-        f"difference is {', '.join(because) or 'in no part that is measured'}. More work per rank and step "
-        "(a larger batch) makes the division pay."
-    )
-    numbers = {"speedup": speedup.median, "ideal_step_time_s": ideal_s}
-    numbers |= {f"{name.replace(' ', '_')}_s": part_s for name, part_s in parts}
-    return Finding("no_speedup", text, numbers, "warning")
+def _reduced_bytes(fact: Mapping[str, Any], kinds: tuple[str, ...]) -> float:
+    by_kind = fact.get("by_kind", {})
+    return float(sum(by_kind[kind]["bytes"] for kind in kinds if kind in by_kind))
 
 
-def find_unattributed(case: Case) -> Finding | None:
-    """unattributed"""
-    speedup = case.row.metrics.get("speedup")
-    if case.base is None or speedup is None or case.row.oversubscribed:
-        return None
-    rest_s, step_s = _lost_parts(case).get(REST, 0.0), case.step_time_s
-    if not step_s or rest_s < UNATTRIBUTED_SHARE * step_s:
-        return None
-    text = (
-        f"{of_step(rest_s, step_s)} is lost against an even division and belongs to nothing that was "
-        "measured. Usual suspects: ranks sharing memory bandwidth, caches or clock speed; smaller batches "
-        "computing less efficiently; work that every rank repeats. A run of one rank with the smaller "
-        "batch tells them apart."
-    )
-    return Finding("unattributed", text, {"unattributed_s": rest_s, "share": rest_s / step_s})
-
-
-REST = "unattributed"
-
-
-def _lost_parts(case: Case) -> dict[str, float]:
-    """Where the time goes that an even division of the smaller world's step would not need, in seconds."""
-    share = case.base.world / case.row.world if case.base else 1.0
-    lost_s = case.step_time_s - case.base_value("step_time_s") * share
-    parts = {
-        "exposed communication": case.value("exposed_comm_s") - case.base_value("exposed_comm_s") * share,
-        "waiting for a late rank": case.value("comm_wait_s"),
-        "data": case.value("data_s") - case.base_value("data_s") * share,
-        "optimizer": case.value("optimizer_s") - case.base_value("optimizer_s") * share,
-        "work that is not divided": _undivided_s(case, share),
-    }
-    parts = {name: part_s for name, part_s in parts.items() if part_s > 0}
-    parts[REST] = max(0.0, lost_s - sum(parts.values()))
-    return parts
-
-
-def _undivided_s(case: Case, share: float) -> float:
-    """Computing that each rank does beyond its even part, by the floating-point operations of its matmuls."""
-    before = _total_flops(case.base.metrics) if case.base else 0.0
-    if not before:
-        return 0.0
-    per_rank = _total_flops(case.row.metrics) / before * share
-    return (case.base_value("forward_s") + case.base_value("backward_s")) * max(0.0, per_rank - share)
-
-
-def _total_flops(metrics: Mapping[str, Metric]) -> float:
-    return sum(metric.median for name, metric in metrics.items() if name.startswith("matmul_flops."))
+def _byte_share(fact: Mapping[str, Any], kinds: tuple[str, ...]) -> float:
+    total = float(fact.get("bytes") or 0)
+    return _reduced_bytes(fact, kinds) / total if total else 0.0

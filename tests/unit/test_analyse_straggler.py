@@ -135,11 +135,42 @@ def test_a_rhythm_is_found_on_a_busy_machine(seed: int) -> None:
 
 def test_a_rank_that_is_late_without_a_rhythm_is_found_when_it_is_no_chance() -> None:
     late = np.zeros((2, NUM_STEPS))
-    late[1, [2, 3, 11, 17, 18, 20, 22, 29]] = 0.010
-    straggler = find_straggler(runs_of(late))
+    late[1, [2, 3, 7, 11, 13, 17, 18, 20, 22, 26, 29]] = 0.010
+    late[0, [9, 24]] = 0.010
+    straggler = find_straggler(runs_of(late, rounds=2))
     assert straggler is not None
     assert (straggler.rank, straggler.every, straggler.always) == (1, None, False)
-    assert straggler.share_of_steps == pytest.approx(8 / 29)  # nobody saw the first step begin
+    assert straggler.share_of_steps == pytest.approx(11 / 29)  # nobody saw the first step begin
+    assert straggler.late_s == pytest.approx(0.010, rel=0.15)
+
+
+def test_a_neighbour_who_takes_a_core_for_a_while_is_one_event() -> None:
+    late = np.zeros((2, NUM_STEPS))
+    late[1, 8:20] = 0.010
+    assert find_straggler(runs_of(late)) is None
+
+
+def test_a_rank_that_is_last_in_half_of_the_steps_is_not_always_late() -> None:
+    generator = np.random.default_rng(0)
+    late = generator.normal(0.002, 0.008, (1, 3 * NUM_STEPS))
+    assert np.median(late) > 0.05 * STEP_S
+    late = np.concatenate((np.maximum(-late, 0.0), np.maximum(late, 0.0)))
+    straggler = find_straggler(runs_of(late))
+    assert straggler is None or not straggler.always
+
+
+@pytest.mark.parametrize(("late_s", "is_late"), [(0.0008, False), (0.0014, True)])
+def test_always_late_begins_at_5_percent_of_the_step(late_s: float, is_late: bool) -> None:
+    ranks = joined_ranks(lateness(2, {1: [late_s] * NUM_STEPS}), place="data", jitter=0.001)
+    assert (find_straggler([make_run(world=2, ranks=ranks)]) is not None) == is_late
+
+
+def test_what_costs_more_is_told_of_a_rank_that_is_late_always_and_at_times() -> None:
+    late = [0.003 + 0.060 * (step % 5 == 4) for step in range(NUM_STEPS)]
+    straggler = find_straggler(runs_of(lateness(2, {1: late}), rounds=2))
+    assert straggler is not None
+    assert (straggler.rank, straggler.every) == (1, 5)
+    assert straggler.late_s == pytest.approx(0.060, rel=0.1)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import communication, make_rank, make_run
+from synthetic import communication, make_rank, make_run, memory
 
 from paceline.analyse import summarise
 from paceline.explain import CODES, explain
@@ -192,12 +192,31 @@ def test_a_rank_that_is_late_in_every_7th_step_is_named() -> None:
     finding = findings(late_ranks([0.010 if step % 7 == 6 else 0.0 for step in range(30)]))["straggler"]
     assert "in every 7th step" in finding.text
     assert finding.numbers["every"] == 7
+    assert finding.numbers["share"] == pytest.approx(0.010 / (7 * 0.020 + 0.010), rel=0.01)
+
+
+def test_ranks_that_nothing_joins_do_not_wait_for_each_other() -> None:
+    run = late_ranks([0.010] * 30)
+    for rank in run.ranks:
+        rank.facts["communication"] = communication(calls=0, bytes_=0, busy_s=0.0)
+    assert "straggler" not in findings(run)
+
+
+def test_late_data_of_one_rank_is_that_ranks_matter() -> None:
+    found = findings(*sound_sweep({1: 0.0306}), late_ranks([0.010] * 30))
+    assert "data_bound" not in found, "7 of 30 ms as a mean over ranks, all but 2 of them rank 1's"
+    lost_s = 0.030 - 0.0306 / 2
+    parts_s = sum(part_s for name, part_s in found["no_speedup"].numbers.items() if name.endswith("_s"))
+    assert parts_s - found["no_speedup"].numbers["ideal_step_time_s"] == pytest.approx(lost_s, rel=0.05)
 
 
 def test_slow_steps_of_all_ranks_are_periodic_steps() -> None:
     times = [0.030 if step % 7 == 6 else 0.020 for step in range(30)]
     found = findings(make_run(world=1, step_times_s=times))
     assert "Every 7th step takes 30.0 ms where the others take 20.0 ms" in found["periodic_steps"].text
+    assert found["periodic_steps"].numbers["share"] == pytest.approx(10 / 150)
+    times = [0.030 if step % 3 == 2 else 0.020 for step in range(30)]
+    assert "Every 3rd step" in findings(make_run(world=1, step_times_s=times))["periodic_steps"].text
 
 
 def test_data_that_takes_much_of_the_step() -> None:
@@ -246,9 +265,54 @@ def test_work_that_grows_with_the_world_is_pointed_out() -> None:
     runs = sound_sweep({1: 0.020}, facts=facts(1e9)) + sound_sweep({2: 0.020}, facts=facts(1e9))
     found = findings(*runs)
     assert found["work_differs"].numbers == {"work": 2.0, "speedup_per_work": pytest.approx(2.0)}
+    assert found["work_differs"].severity == "warning"
+    assert "no_speedup" not in found, "per unit of work it is 2 ×"
     assert "unattributed" not in found, "the undivided work explains it"
+    found = findings(*sound_sweep({1: 0.020}, facts=facts(1e9)), *sound_sweep({2: 0.038}, facts=facts(1e9)))
+    assert "no_speedup" in found, "not per unit of work either"
+    runs = sound_sweep({1: 0.020}, facts=facts(1e9)) + sound_sweep({2: 0.0105}, facts=facts(0.57e9))
+    assert "work_differs" in findings(*runs), "14 % more"
     runs = sound_sweep({1: 0.020}, facts=facts(1e9)) + sound_sweep({2: 0.0105}, facts=facts(0.5e9))
     assert findings(*runs) == {}
+
+
+def test_a_batch_per_rank_is_compared_by_the_sample() -> None:
+    def facts(exposed_s: float) -> dict[str, Any]:
+        return {
+            "communication": communication(exposed_s=exposed_s),
+            "precision": {"matmul_flops": {"float32": 1e9}},
+            "batch": {"samples_per_step": 32},
+        }
+
+    base = sound_sweep({1: 0.020}, facts=facts(0.0))
+    assert findings(*base, *sound_sweep({2: 0.021}, facts=facts(0.001))) == {}
+    found = findings(*base, *sound_sweep({2: 0.038}, facts=facts(0.017)))
+    finding = found["no_speedup"]
+    assert finding.numbers["speedup"] == pytest.approx(2 * 20 / 38)
+    assert finding.numbers["ideal_step_time_s"] == pytest.approx(0.020)
+    assert "a step takes 38.0 ms for 2 × the samples, an even division would take 20.0 ms" in finding.text
+    assert "work that is not divided" not in finding.text
+    assert "unattributed" not in found
+
+
+def test_no_speedup_says_what_to_do_about_its_largest_part() -> None:
+    base = sound_sweep({1: 0.020})
+    assert (
+        "larger batch"
+        in findings(*base, *sound_sweep({2: 0.020}, facts={"communication": communication(exposed_s=0.009)}))[
+            "no_speedup"
+        ].text.split("The difference")[1]
+    )
+    phases = {"data_s": [0.010] * 30, "forward_s": [0.003] * 30, "backward_s": [0.005] * 30}
+    ranks = [make_rank(rank, [0.019] * 30, phases=phases) for rank in range(2)]
+    finding = findings(*base, make_run(world=2, ranks=ranks))["no_speedup"]
+    assert "data 9.00 ms" in finding.text
+    assert "its own part of the batch" in finding.text
+
+
+@pytest.mark.parametrize(("time_s", "is_told"), [(0.0180, False), (0.0184, True)])
+def test_no_speedup_is_less_than_a_tenth_of_the_possible_gain(time_s: float, is_told: bool) -> None:
+    assert ("no_speedup" in findings(*sound_sweep({1: 0.020, 2: time_s}))) == is_told
 
 
 def test_a_loss_that_is_no_number_is_told_with_step_and_rank() -> None:
@@ -278,26 +342,57 @@ def test_a_loss_that_nobody_read_is_not_called_bad() -> None:
 
 def test_gradients_that_are_no_numbers_are_told_unless_a_scaler_expects_them() -> None:
     facts = {"gradients": {"norms": [1.0], "nonfinite": 1}}
-    assert findings(make_run(facts=facts))["non_finite"].numbers == {"rank": 0, "sampled_steps": 1}
-    rank = make_rank(0, [0.02] * 30, facts=facts, series={"loss_scale": [2.0] * 30})
+    rank = make_rank(0, [0.02] * 30, facts=facts, series={"loss": [1.0] * 30})
+    finding = findings(make_run(ranks=[rank]))["non_finite"]
+    assert finding.numbers == {"rank": 0, "sampled_steps": 1, "round": 0}
+    assert "though the loss was" in finding.text
+    rank = make_rank(0, [0.02] * 30, facts=facts, series={"loss": [1.0] * 30, "loss_scale": [2.0] * 30})
     assert "non_finite" not in findings(make_run(ranks=[rank]))
+
+
+@pytest.mark.parametrize("scaler", [{}, {"loss_scale": [2.0] * 30}])
+def test_a_training_that_is_no_number_from_its_first_step_on_is_told(scaler: dict[str, list[float]]) -> None:
+    facts = {"gradients": {"norms": [], "nonfinite": 2}}
+    rank = make_rank(0, [0.02] * 30, facts=facts, series={"loss": [math.nan] * 30, **scaler})
+    finding = findings(make_run(ranks=[rank]))["non_finite"]
+    assert "though the loss was" not in finding.text
+    assert "not one finite loss was seen from step 0 on" in finding.text
+    assert finding.numbers["step"] == 0
 
 
 def test_accumulation_that_synchronises_each_micro_step_says_what_no_sync_saves() -> None:
     fact = communication(exposed_s=0.008, micro_steps=4, synchronising_micro_steps=4)
-    finding = findings(*sound_sweep({2: 0.020}, facts={"communication": fact}))["accumulation_synchronises"]
+    facts = {"communication": fact, "batch": {"samples_per_step": 32}}
+    finding = findings(*sound_sweep({2: 0.020}, facts=facts))["accumulation_synchronises"]
     assert "`with model.no_sync():`" in finding.text
     assert finding.numbers["saved_s"] == pytest.approx(0.006)
+    fact["synchronising_micro_steps"] = 2
+    finding = findings(*sound_sweep({2: 0.020}, facts=facts))["accumulation_synchronises"]
+    assert finding.numbers["saved_s"] == pytest.approx(0.004)
     fact["synchronising_micro_steps"] = 1
-    assert "accumulation_synchronises" not in findings(
-        *sound_sweep({2: 0.020}, facts={"communication": fact})
-    )
+    assert "accumulation_synchronises" not in findings(*sound_sweep({2: 0.020}, facts=facts))
+
+
+@pytest.mark.parametrize(("bytes_", "is_told"), [(4 * 4096, True), (4 * 1000, False)])
+def test_only_gradients_need_not_be_synchronised_in_each_micro_step(bytes_: int, is_told: bool) -> None:
+    """Tensor parallelism sums activations in every micro-step; a gradient is as large as its parameter."""
+    fact = communication(exposed_s=0.008, bytes_=bytes_, micro_steps=4, synchronising_micro_steps=4)
+    facts = {"communication": fact, "memory": memory(parameters=4096)}
+    found = findings(*sound_sweep({2: 0.020}, facts=facts))
+    assert ("accumulation_synchronises" in found) == is_told
+    assert ("no_sync" in found["communication_exposed"].text) == is_told
 
 
 def test_sharded_models_have_their_own_way_to_accumulate() -> None:
-    fact = communication(kind="reduce_scatter", micro_steps=4, synchronising_micro_steps=4)
-    finding = findings(*sound_sweep({2: 0.020}, facts={"communication": fact}))["accumulation_synchronises"]
+    fact = communication(
+        kind="reduce_scatter", bytes_=4 * 8192, exposed_s=0.008, micro_steps=4, synchronising_micro_steps=4
+    )
+    fact["by_kind"]["all_gather"] = {"calls": 8, "bytes": 8 * 8192}
+    fact["bytes"] += 8 * 8192
+    facts = {"communication": fact, "memory": memory(parameters=4096)}
+    finding = findings(*sound_sweep({2: 0.020}, facts=facts))["accumulation_synchronises"]
     assert "set_requires_gradient_sync(False)" in finding.text
+    assert finding.numbers["saved_s"] == pytest.approx(0.008 / 3 * 3 / 4), "parameters are gathered anyway"
 
 
 def test_skipped_optimizer_steps_are_counted() -> None:
