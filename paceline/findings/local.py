@@ -7,6 +7,7 @@ Exercise: `pytest tests/unit/test_explain.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from paceline.analyse.steps import aligned, of_kind, ranks_by_number
 from paceline.analyse.straggler import find_slow_steps as locate_slow_steps
 from paceline.findings.case import Case, count, of_step, ordinal, percent
 from paceline.quantity import format_duration
-from paceline.record import SAMPLED, Finding, RunRecord
+from paceline.record import SAMPLED, Finding, RankRecord, RunRecord
 
 DATA_SHARE = 0.25
 # 65,000 faults were seen to cost 100 ms: mapping, zeroing and unmapping a page of 4 KiB.
@@ -52,17 +53,29 @@ def find_thread_fight(case: Case) -> Finding | None:
     if case.device != "cpu" or case.row.oversubscribed or not case.runs:
         return None
     run = case.runs[-1]
-    ranks = ranks_by_number(run)
-    num_threads = sum(int(rank.start.get("threads") or 1) for rank in ranks)
+    machines: dict[int, list[RankRecord]] = {}  # by the first rank of each
+    for rank in ranks_by_number(run):
+        machines.setdefault(rank.rank - int(rank.start.get("local_rank", rank.rank)), []).append(rank)
+    if not machines:
+        return None
+    ranks = max(machines.values(), key=_num_threads)
+    num_threads = _num_threads(ranks)
     pinned = {core for rank in ranks for core in rank.start.get("cores") or ()}
     num_cores = len(pinned) or int(run.machine.get("cores") or 0)
     if not num_cores or num_threads <= num_cores:
         return None
     per_rank = max(1, num_cores // len(ranks))
+    if num_threads > sum(int(rank.start.get("threads") or 1) for rank in ranks):
+        remedy = (
+            f"The script itself raised their number: take torch.set_num_threads out of it, or set {per_rank}."
+        )
+    else:
+        pins = ", or use --placement tuned, which also pins them" if case.row.placement == "plain" else ""
+        remedy = f"Set OMP_NUM_THREADS={per_rank}{pins}."
     text = (
         f"{count(len(ranks), 'rank')} run {num_threads} computing threads on {count(num_cores, 'core')}, "
         f"so they take each other's cores ({case.value('involuntary_switches'):g} forced switches per "
-        f"step). Set OMP_NUM_THREADS={per_rank}, or use --placement tuned, which also pins them."
+        f"step). {remedy}"
     )
     numbers = {
         "threads": num_threads,
@@ -70,6 +83,12 @@ def find_thread_fight(case: Case) -> Finding | None:
         "involuntary_switches": case.value("involuntary_switches"),
     }
     return Finding("threads_fight", text, numbers, "warning")
+
+
+def _num_threads(ranks: Sequence[RankRecord]) -> int:
+    """Of all these ranks: as they were in the sampled steps, else as torch began."""
+    found = (rank.facts.get("timeline", {}).get("threads") or rank.start.get("threads") for rank in ranks)
+    return sum(int(threads or 1) for threads in found)
 
 
 def find_allocator_costs(case: Case) -> Finding | None:

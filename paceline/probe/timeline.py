@@ -67,6 +67,7 @@ class Timeline:
             "timeline": {
                 "steps": [_as_json(step) for step in steps],
                 "compute_share": statistics.median(computing),
+                "threads": torch.get_num_threads(),  # as the script has left them
             },
         }
 

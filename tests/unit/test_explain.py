@@ -236,6 +236,29 @@ def test_more_threads_than_cores_fight() -> None:
     assert "OMP_NUM_THREADS=2" in finding.text
     ranks = [make_rank(rank, [0.020] * 30, start={"threads": 2, "cores": []}) for rank in range(2)]
     assert findings(make_run(world=2, ranks=ranks, placement="plain", machine=MACHINE)) == {}
+    ranks = [make_rank(rank, [0.020] * 30, start={"threads": 4, "cores": []}) for rank in range(2)]
+    crowded = make_run(world=2, ranks=ranks, machine=MACHINE, oversubscribed=True)
+    assert "threads_fight" not in findings(crowded), "told as oversubscribed"
+
+
+def test_threads_that_the_script_itself_raised_fight_too() -> None:
+    ranks = [make_rank(rank, [0.020] * 30, facts={"timeline": {"threads": 8}}) for rank in range(2)]
+    finding = findings(make_run(world=2, ranks=ranks, machine=MACHINE))["threads_fight"]
+    assert finding.numbers["threads"] == 16
+    assert finding.numbers["cores"] == 2
+    assert "torch.set_num_threads" in finding.text
+    fewer = {"start": {"threads": 4}, "facts": {"timeline": {"threads": 1}}}
+    ranks = [make_rank(rank, [0.020] * 30, **fewer) for rank in range(2)]
+    assert findings(make_run(world=2, ranks=ranks, machine=MACHINE)) == {}
+
+
+def test_threads_of_two_machines_do_not_fight_each_other() -> None:
+    places = [
+        {"local_rank": rank % 2, "threads": 2, "cores": [2 * (rank % 2), 2 * (rank % 2) + 1]}
+        for rank in range(4)
+    ]
+    ranks = [make_rank(rank, [0.020] * 30, start=place) for rank, place in enumerate(places)]
+    assert findings(make_run(world=4, ranks=ranks, machine=MACHINE)) == {}
 
 
 def test_no_speedup_is_explained_by_its_parts() -> None:
