@@ -25,6 +25,8 @@ def test_counts_are_exact() -> None:
     found = metrics(run_with(*[communication(calls=7, bytes_=123_456)] * 2))
     assert found["collective_calls"] == Metric(7, 7, 7, 1, "count")
     assert found["collective_bytes"] == Metric(123_456, 123_456, 123_456, 1, "bytes")
+    found = metrics(run_with(communication(calls=3, bytes_=100), communication(calls=7, bytes_=40)))
+    assert (found["collective_calls"].median, found["collective_bytes"].median) == (7, 100)
 
 
 def test_the_rank_that_waits_least_tells_the_cost_and_the_others_tell_the_waiting() -> None:

@@ -34,6 +34,8 @@ def test_skipped_steps_and_the_scale_after_them() -> None:
     assert found["skipped_steps"].median == 2
     assert found["loss_scale"].median == 1.0
     assert "skipped_steps" not in metrics(rank_with()), "no scaler, no count"
+    both = metrics(rank_with(0, skipped=[1.0] + [0.0] * 9), rank_with(1, skipped=[1.0] * 3 + [0.0] * 7))
+    assert both["skipped_steps"].median == 3, "of the rank with most, not of all together"
 
 
 def test_cpu_time_is_a_share_of_the_rank_s_own_cores() -> None:

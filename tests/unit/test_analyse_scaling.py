@@ -105,6 +105,15 @@ def test_samples_that_the_operations_contradict_are_not() -> None:
     assert "throughput_samples_s" not in row.metrics
 
 
+def test_samples_that_a_person_named_are_believed_whatever_the_operations_say() -> None:
+    runs = sweep({1: 0.020}, facts=counted_facts(8, 1e9), options={"samples_per_step": 32}) + sweep(
+        {2: 0.020}, facts=counted_facts(8, 3e9), options={"samples_per_step": 64}
+    )
+    row = by_world(summarise(runs))[2]
+    assert row.metrics["speedup"].median == pytest.approx(2.0)
+    assert "throughput_samples_s" in row.metrics
+
+
 def test_oversubscribed_rows_are_flagged() -> None:
     runs = sweep({1: 0.020, 2: 0.010}) + sweep({4: 0.010}, oversubscribed=True)
     assert [row.oversubscribed for row in summarise(runs)] == [False, False, True]

@@ -40,7 +40,11 @@ def test_rank_0_is_found_by_its_number() -> None:
 def test_warm_up_and_sampled_steps_do_not_count_but_warm_up_is_shown() -> None:
     rank = make_rank(0, [0.020] * 30, warmup=5, sampled=4, warmup_time_s=0.5)
     rank.series["step_time_s"][-4:] = [9.0] * 4
+    rank.series["wall_s"][-4:] = [rank.series["wall_s"][-5] + 9.0 * (place + 1) for place in range(4)]
     run = make_run(ranks=[rank])
+    wall_s = rank0_step_times(run)
+    assert len(wall_s) == 30
+    assert wall_s == pytest.approx([0.020] * 30, rel=1e-4)
     assert median([run], "step_time_s") == 0.020
     assert summarise([run])[0].metrics["step_time_s"].n == 30
     assert median([run], "first_step_s") == 0.5

@@ -100,6 +100,9 @@ def test_a_rank_that_is_late_within_its_backward_pass_is_found_by_how_little_it_
     assert straggler is not None
     assert straggler.rank == 0
     assert straggler.place is None
+    quiet = runs_of(lateness(2, {0: [0.002] * NUM_STEPS}), place="backward")
+    quiet[0].round = 1
+    assert find_straggler([*runs, *quiet]) is None, "in one round of two"
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -149,15 +149,29 @@ def test_foreign_load_that_slowed_no_step_is_only_a_note() -> None:
     rare = make_rank(0, [0.020] * 30, series={"foreign_cores": [0.0] * 27 + [0.9] * 3})
     rare.series["foreign_cores"][-4:] = [0.0] * 4
     assert "disturbed" not in findings(make_run(ranks=[rare])), "three steps of thirty"
+    rare.series["foreign_cores"][5:7] = [0.9] * 2
+    assert "disturbed" in findings(make_run(ranks=[rare])), "five of thirty"
 
 
 def test_exposed_communication_is_told_in_seconds_and_share() -> None:
-    fact = communication(exposed_s=0.008, calls=4, bytes_=1 << 20)
+    fact = communication(exposed_s=0.008, busy_s=0.010, calls=4, bytes_=1 << 20)
     finding = findings(*sound_sweep({2: 0.020}, facts={"communication": fact}))["communication_exposed"]
     assert "8.00 ms of each 20.0 ms step (40 %)" in finding.text
     assert "4 collectives, 1.00 MiB" in finding.text
+    assert finding.numbers["hidden_comm_s"] == pytest.approx(0.002)
     assert finding.numbers["share"] == pytest.approx(0.4)
     assert finding.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("share", "severity"), [(0.14, None), (0.16, "note"), (0.24, "note"), (0.26, "warning")]
+)
+def test_communication_is_told_from_15_percent_and_a_warning_from_25(
+    share: float, severity: str | None
+) -> None:
+    fact = communication(exposed_s=0.020 * share)
+    found = findings(*sound_sweep({2: 0.020}, facts={"communication": fact}))
+    assert (found["communication_exposed"].severity if found else None) == severity
 
 
 def test_hidden_communication_is_no_finding() -> None:
@@ -227,6 +241,13 @@ def test_data_that_takes_much_of_the_step() -> None:
     phases["dataloader_s"] = [0.0] * 30
     finding = findings(make_run(ranks=[make_rank(0, [0.020] * 30, phases=phases)]))["data_bound"]
     assert "No DataLoader is involved" in finding.text
+    phases["dataloader_s"] = [0.001] * 30
+    finding = findings(make_run(ranks=[make_rank(0, [0.020] * 30, phases=phases)]))["data_bound"]
+    assert "num_workers" not in finding.text, "the loader is an eighth of it"
+    phases["data_s"] = [0.0052] * 30
+    assert "data_bound" in findings(make_run(ranks=[make_rank(0, [0.020] * 30, phases=phases)]))
+    phases["data_s"] = [0.0048] * 30
+    assert findings(make_run(ranks=[make_rank(0, [0.020] * 30, phases=phases)])) == {}
 
 
 def test_more_threads_than_cores_fight() -> None:
@@ -275,6 +296,13 @@ def test_no_speedup_is_explained_by_its_parts() -> None:
 def test_time_that_nothing_explains_is_called_unattributed() -> None:
     found = findings(*sound_sweep({1: 0.020, 2: 0.020}))
     assert found["unattributed"].numbers["unattributed_s"] > 0.003
+    for rest_s, is_told in ((0.0013, False), (0.0032, True)):
+        # Beyond half of 20 ms: 2.5 ms of exposed communication, 1 + 1 ms of data and optimizer, and the rest.
+        fact = {"communication": communication(exposed_s=0.0025)}
+        phases = {"data_s": [0.002] * 30, "optimizer_s": [0.002] * 30}
+        ranks = [make_rank(rank, [0.0145 + rest_s] * 30, phases=phases, facts=fact) for rank in range(2)]
+        found = findings(make_run(step_times_s=[0.020] * 30), make_run(world=2, ranks=ranks))
+        assert ("unattributed" in found) == is_told
     assert "unattributed" not in findings(
         *sound_sweep({1: 0.020}),
         *sound_sweep({2: 0.020}, facts={"communication": communication(exposed_s=0.009)}),
@@ -480,6 +508,12 @@ def test_warnings_come_first_and_the_largest_before_the_small() -> None:
         "communication_exposed",
         "allocator_costs",
     ]
+
+
+def test_what_puts_the_whole_row_in_doubt_comes_before_any_share_of_it() -> None:
+    fact = communication(exposed_s=0.018)
+    runs = sound_sweep({8: 0.020}, facts={"communication": fact}, oversubscribed=True)
+    assert list(findings(*runs)) == ["oversubscribed", "communication_exposed"]
 
 
 def test_explaining_changes_no_row_that_was_given() -> None:

@@ -44,6 +44,18 @@ def test_a_smallest_world_of_two_is_the_base() -> None:
     fit = fit_amdahl(points)
     assert fit is not None
     assert fit.serial_share.median == pytest.approx(0.2)
+    assert fit.speedup_at(32).median == pytest.approx(amdahl(0.2, 16))
+
+
+def test_a_lopsided_interval_makes_a_lopsided_fit() -> None:
+    one = Observed(1, Metric(1, 1, 1, 3, "ratio"))
+    lopsided = Metric(1.6, 1.59, 1.9, 3, "ratio")
+    fit = fit_amdahl([one, Observed(2, lopsided)])
+    assert fit is not None
+    # s = 2 / S - 1: from 1 / 19 to about 1 / 4, where S is 1.6 to the right and little beyond it.
+    assert (fit.serial_share.low, fit.serial_share.high) == pytest.approx(
+        (2 / 1.9 - 1, 2 / 1.59 - 1), abs=0.01
+    )
 
 
 def test_a_perfect_or_superlinear_speedup_is_a_share_of_zero_with_an_interval_inside_the_bounds() -> None:
