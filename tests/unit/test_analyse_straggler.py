@@ -147,6 +147,12 @@ def test_a_rank_that_is_late_without_a_rhythm_is_found_when_it_is_no_chance() ->
     assert straggler.late_s == pytest.approx(0.010, rel=0.15)
 
 
+def test_five_late_steps_of_one_rank_may_be_chance() -> None:
+    late = np.zeros((2, NUM_STEPS))
+    late[1, [3, 8, 15, 17, 26]] = 0.010
+    assert find_straggler(runs_of(late)) is None, "one time in sixteen"
+
+
 def test_a_neighbour_who_takes_a_core_for_a_while_is_one_event() -> None:
     late = np.zeros((2, NUM_STEPS))
     late[1, 8:20] = 0.010
