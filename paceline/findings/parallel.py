@@ -39,7 +39,8 @@ def find_exposed_communication(case: Case) -> Finding | None:
     hidden_s = max(0.0, case.value("comm_busy_s") - exposed_s)
     bandwidth = case.value("bus_bandwidth_bytes_s")
     speed = f" at a bus bandwidth of {format_bytes(bandwidth)}/s" if bandwidth else ""
-    accumulate = "accumulate gradients under no_sync, " if _is_data_parallel(case) else ""
+    longer = "over more micro-steps " if case.value("micro_steps") > 1 else ""
+    accumulate = f"accumulate gradients {longer}under no_sync, " if _is_data_parallel(case) else ""
     text = (
         f"{of_step(exposed_s, step_s)} is communication that no computing hides, beside "
         f"{format_duration(hidden_s)} that is hidden: "
