@@ -20,15 +20,16 @@ UNATTRIBUTED_SHARE = 0.15
 LEAST_GAIN = 0.1  # of what the added ranks could gain at best
 
 REST = "unattributed"
+LATE = "waiting for a late rank"
 # What makes the division pay, by what most of the time is lost to.
 REMEDIES = {
     "exposed communication": "More work per rank and step (a larger batch) makes the division pay.",
-    "waiting for a late rank": "Find out what keeps that rank (straggler); compare the ranks' phases.",
+    LATE: "Find out what keeps that rank (straggler); compare the ranks' phases.",
     "data": "Let each rank make or load its own part of the batch only, in workers or beforehand.",
     "optimizer": "Every rank updates all parameters: a larger batch makes that rarer, sharding divides it.",
     "clipping and logging": "Look at what the script does between backward and optimizer.",
     "work that is not divided": "Divide the batch, or the model, by the number of ranks.",
-    REST: "A run of one rank with the smaller batch shows whether smaller batches compute less efficiently.",
+    REST: "Look for what the ranks share: memory bandwidth, caches, clock speed.",
 }
 
 
@@ -84,8 +85,8 @@ def find_unattributed(case: Case) -> Finding | None:
     text = (
         f"{of_step(rest_s, step_s)} is lost against an even division and belongs to nothing that was "
         "measured. Usual suspects: ranks sharing memory bandwidth, caches or clock speed; smaller batches "
-        "computing less efficiently; work that every rank repeats. A run of one rank with the smaller "
-        "batch tells them apart."
+        "computing less efficiently; work that every rank repeats. A run of one rank on what one of these "
+        "ranks computes tells them apart."
     )
     return Finding("unattributed", text, {"unattributed_s": rest_s, "share": rest_s / step_s})
 
@@ -102,26 +103,32 @@ def _lost_parts(case: Case) -> dict[str, float]:
 
     parts = {
         "exposed communication": beyond("exposed_comm_s"),
-        "waiting for a late rank": _waiting_s(case),
+        LATE: _waiting_s(case),
         "data": beyond("data_s"),
         "optimizer": beyond("optimizer_s"),
         "clipping and logging": beyond("other_s"),
         "work that is not divided": _undivided_s(case, share),
     }
+    late = case.straggler
+    if late is not None and late.always:
+        # What that rank does while the others wait is in one of the phases, or in none that is a part.
+        own_s = late.late_s / case.row.world
+        parts[LATE] += own_s
+        phase = {"data": "data", "optimizer": "optimizer", "other": "clipping and logging"}.get(
+            late.place or ""
+        )
+        if phase is not None:
+            parts[phase] -= own_s
     parts = {name: part_s for name, part_s in parts.items() if part_s > 0}
     parts[REST] = max(0.0, beyond("step_time_s") - sum(parts.values()))
     return parts
 
 
 def _waiting_s(case: Case) -> float:
-    """What a late rank costs beyond the phases that are parts themselves."""
+    """Of the ranks that are not the late one."""
     waits = [over_ranks(run, "exposed_s", np.mean) - over_ranks(run, "exposed_s", min) for run in case.runs]
     known = [wait_s for wait_s in waits if math.isfinite(wait_s)]
-    waiting_s = float(np.median(known)) if known else 0.0
-    late = case.straggler
-    if late is not None and late.always and late.place not in ("data", "optimizer", "other"):
-        waiting_s += late.late_s / case.row.world  # what that rank does while the others wait
-    return waiting_s
+    return float(np.median(known)) if known else 0.0
 
 
 def _undivided_s(case: Case, share: float) -> float:

@@ -9,7 +9,7 @@ import pytest
 from synthetic import communication, make_rank, make_run
 
 from paceline.analyse.straggler import SlowSteps, find_slow_steps, find_straggler
-from paceline.record import RankRecord, RunRecord
+from paceline.record import SAMPLED, RankRecord, RunRecord
 
 NUM_STEPS = 30
 STEP_S = 0.020
@@ -119,6 +119,18 @@ def test_slow_steps_that_fall_on_any_rank_are_no_straggler() -> None:
         for rank in (0, 1)
     }
     assert find_straggler(runs_of(lateness(2, late))) is None
+
+
+def test_what_the_profiled_steps_show_is_not_within_backward_when_it_began_before_it() -> None:
+    late = np.zeros((2, NUM_STEPS))
+    late[1, -4:] = 0.010
+    for place, is_within in (("data", False), ("backward", True)):
+        (run,) = runs_of(late, place=place)
+        for rank, exposed_s in zip(run.ranks, (0.010, 0.0), strict=True):
+            rank.series["kind"][-4:] = [float(SAMPLED)] * 4
+            rank.facts["communication"]["exposed_s"] = exposed_s
+        straggler = find_straggler([run])
+        assert (straggler is not None) == is_within
 
 
 def test_few_profiled_steps_that_differ_a_little_name_nobody() -> None:
