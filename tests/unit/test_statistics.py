@@ -203,6 +203,14 @@ def test_a_ratio_and_its_inverse_have_the_same_interval() -> None:
     assert (there.low, there.high) == pytest.approx((1 / back.high, 1 / back.low), rel=1e-3)
 
 
+def test_a_ratio_to_what_is_exact_is_known_as_well_as_its_other_side() -> None:
+    few = np.array([0.010, 0.020, 0.060, 0.025, 0.018])
+    time, ratio = median_over_rounds([few], "s"), ratio_over_rounds([(few, np.ones(5))])
+    assert time is not None
+    assert ratio is not None
+    assert (ratio.low, ratio.high) == pytest.approx((time.low, time.high))
+
+
 def test_a_number_of_one_launch_has_no_interval_and_a_count_needs_none() -> None:
     timed, exact = one_per_round([0.004], "s"), counted([12.0], "count")
     assert timed is not None
