@@ -204,7 +204,9 @@ def test_a_rank_that_is_always_late_is_named() -> None:
 
 
 def test_a_rank_that_is_late_in_every_7th_step_is_named() -> None:
-    finding = findings(late_ranks([0.010 if step % 7 == 6 else 0.0 for step in range(30)]))["straggler"]
+    found = findings(late_ranks([0.010 if step % 7 == 6 else 0.0 for step in range(30)]))
+    assert "periodic_steps" not in found, "the same steps"
+    finding = found["straggler"]
     assert "in every 7th step" in finding.text
     assert finding.numbers["every"] == 7
     assert finding.numbers["share"] == pytest.approx(0.010 / (7 * 0.020 + 0.010), rel=0.01)
