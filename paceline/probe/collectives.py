@@ -67,7 +67,7 @@ class Collective:
         n = self.ranks
         if self.kind == "all_reduce":
             return self.bytes * 2 * (n - 1) / n
-        if self.kind in ("all_gather", "reduce_scatter", "all_to_all"):
+        if self.kind in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"):
             return self.bytes * (n - 1) / n
         return float(self.bytes)
 

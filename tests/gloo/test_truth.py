@@ -14,6 +14,7 @@ import pytest
 from paceline.analyse import summarise
 from paceline.explain import explain
 from paceline.launch import run_world
+from paceline.probe.collectives import Collective
 from paceline.record import TIMED, RankRecord, Row, RunRecord
 from paceline.study import Config, Options
 
@@ -160,3 +161,15 @@ def test_synchronising_on_every_micro_step_is_told(measured) -> None:
     assert (communication["calls"], communication["bytes"]) == (4, 4 * 64 * 64 * 4)
     assert communication["synchronising_micro_steps"] == 4
     assert "accumulation_synchronises" in codes(record)
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor"),
+    [
+        ("all_reduce", 1.5),
+        *((kind, 0.75) for kind in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")),
+        *((kind, 1.0) for kind in ("broadcast", "reduce", "send", "recv")),
+    ],
+)
+def test_bus_bytes_of_four_ranks_are_those_of_nccl_tests(kind: str, factor: float) -> None:
+    assert Collective(kind, 4096, 4, []).bus_bytes == 4096 * factor
