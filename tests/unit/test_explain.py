@@ -366,6 +366,26 @@ def test_no_speedup_says_what_to_do_about_its_largest_part() -> None:
     assert "its own part of the batch" in finding.text
 
 
+def test_waiting_is_a_mean_over_ranks_as_the_phases_are() -> None:
+    ranks = [
+        make_rank(rank, [0.030] * 30, facts={"communication": communication(exposed_s=exposed_s)})
+        for rank, exposed_s in enumerate((0.001, 0.007, 0.007, 0.001))
+    ]
+    finding = findings(make_run(step_times_s=[0.030] * 30), make_run(world=4, ranks=ranks))["no_speedup"]
+    assert finding.numbers["waiting_for_a_late_rank_s"] == pytest.approx(0.003)
+
+
+def test_a_speedup_that_may_yet_be_one_is_given_with_its_interval() -> None:
+    base = sound_sweep({1: 0.020})
+    assert "1.00 × as fast as 1: " in findings(*base, *sound_sweep({2: 0.020}))["no_speedup"].text
+    unsteady = [
+        make_run(world=2, step_times_s=[time_s] * 30, round=round)
+        for round, time_s in enumerate((0.016, 0.020, 0.024))
+    ]
+    text = findings(*base, *unsteady)["no_speedup"].text
+    assert re.search(r"1\.00 × as fast as 1 \(0\.\d\d to [1-9]\.\d\d\): ", text)
+
+
 @pytest.mark.parametrize(("time_s", "is_told"), [(0.0180, False), (0.0184, True)])
 def test_no_speedup_is_less_than_a_tenth_of_the_possible_gain(time_s: float, is_told: bool) -> None:
     assert ("no_speedup" in findings(*sound_sweep({1: 0.020, 2: time_s}))) == is_told
