@@ -1,13 +1,13 @@
-"""torchrun's agents, one per world, forked from a process that has imported torch once.
+"""Runs torchrun for one world after the other, and leaves nothing of them running.
 
-In: on standard input, one path per line of a JSON file with "arguments" (torchrun's command line),
-"environment", "directory" (where to run) and "out". Out: on standard output one line of JSON per world,
-after everything that it started is gone: torchrun's exit code and the ranks that failed; in `out` agent.log.
-The end of standard input, in the middle of a world as well, means that the launcher ended or wants an
-end: all is stopped then.
+In: on standard input, one path per line of the JSON file that world.py reads. Out: on standard output one
+line of JSON per world, world.py's answer, after everything that it started is gone. The end of standard
+input, in the middle of a world as well, means that the launcher ended or wants an end: all is stopped then.
 
-A fresh agent would spend more time on importing torch than on anything else. Ranks are not forked:
-torchrun's own code starts them as always, with the environment that torchrun would give them.
+On Linux a world's process is forked from this one, which has imported torch once: a fresh one would spend
+more time on that than on anything else. Elsewhere it is a fresh one: on macOS, what torch brings in may not
+be used after a fork. Ranks are not forked: torchrun's own code starts them as always, with the
+environment that torchrun would give them.
 
     echo '{"arguments": ["--standalone", "train.py"], "environment": {"PATH": "/usr/bin"}, "directory": ".",
            "out": "/tmp"}' > agent.json && echo agent.json | python -m paceline.agent
@@ -18,86 +18,51 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import select
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-import torch.distributed.run
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from paceline.ingest import read_ranks
+from paceline.processes import ON_LINUX, adopt_orphans, kill_descendants, kill_groups, reap_children
 
-from paceline.processes import adopt_orphans, die_with_parent, kill_descendants, reap_children
-
-torchrun: Any = torch.distributed.run  # it has no type hints
-GRACE_S = 3.0  # for ranks to end by themselves after SIGTERM
-
-
-def list_failures(error: ChildFailedError) -> list[dict[str, Any]]:
-    return [
-        {
-            "rank": rank,
-            "local_rank": failure.local_rank,
-            "exit_code": failure.exitcode,
-            "signal": failure.signal_name() if failure.exitcode < 0 else None,
-            "unix_s": failure.timestamp,
-            "pid": failure.pid,
-        }
-        for rank, failure in error.failures.items()
-    ]
-
-
-def run_torchrun(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """Be torchrun for one world; which ranks failed, and how."""
-    os.chdir(spec["directory"])
-    os.environ.clear()
-    os.environ.update(spec["environment"])
-    random.seed()  # the fork copied its state
-    log = os.open(Path(spec["out"]) / "agent.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    arguments = torchrun.parse_args(spec["arguments"])
-    arguments.shutdown_timeout = int(GRACE_S) - 1
-    try:
-        torchrun.run(arguments)
-    except ChildFailedError as error:
-        return list_failures(error)
-    return []
+STOP_S = 3.0  # for torchrun to stop its ranks
 
 
 def start_world(path: str) -> tuple[int, int]:
-    """Fork an agent: its pid, and a pipe with its answer that ends when it does."""
+    """Start a world's process: its pid, and a pipe with its answer that ends when it does."""
     answer, written = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(written)
-        return pid, answer
-    ended: dict[str, Any] = {"exit_code": 1, "failures": []}
-    try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        die_with_parent(signal.SIGTERM)
-        adopt_orphans()
-        ended["failures"] = run_torchrun(json.loads(Path(path).read_text()))
-        ended["exit_code"] = int(bool(ended["failures"]))
-    except BaseException:
-        # Such as torchrun's SignalException, or no rendezvous. The log may be on a full disk.
-        with contextlib.suppress(OSError):
-            sys.excepthook(*sys.exc_info())
-    finally:
-        kill_descendants(os.getpid())
-        os.write(written, json.dumps(ended).encode())
-        os._exit(0)
+    if ON_LINUX:
+        from paceline.world import run_world
+
+        pid = os.fork()
+        if pid == 0:
+            run_world(path, written)
+    else:
+        os.set_inheritable(written, True)
+        command = [sys.executable, "-m", "paceline.world", path, str(written)]
+        pid = os.posix_spawn(sys.executable, command, os.environ)
+    os.close(written)
+    return pid, answer
 
 
 def stop_world(pid: int) -> None:
-    """SIGTERM to the agent, which passes it to its ranks; what is still there afterwards is killed."""
+    """SIGTERM to torchrun, which passes it to its ranks."""
     os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + GRACE_S
+    deadline = time.monotonic() + STOP_S
     while time.monotonic() < deadline and os.waitpid(pid, os.WNOHANG)[0] == 0:
         time.sleep(0.02)
+
+
+def clean_up(path: str) -> None:
+    """Kill whatever a world has left."""
+    kill_descendants(os.getpid())
+    reap_children()
+    if not ON_LINUX:  # where a rank's children are nobody's after its end
+        with contextlib.suppress(OSError, ValueError):  # the file that was named is none
+            folder = Path(json.loads(Path(path).read_text())["out"])
+            kill_groups(log.record.start.get("pid", 0) for log in read_ranks(folder).values())
 
 
 def main() -> None:
@@ -111,18 +76,18 @@ def main() -> None:
         pending += received
         if not pending.endswith(b"\n"):
             continue
-        pid, answer = start_world(pending.decode().strip())
+        path = pending.decode().strip()
         pending = b""
+        pid, answer = start_world(path)
         ready, _, _ = select.select([commands, answer], [], [])
         if answer not in ready:
             stop_world(pid)
-            kill_descendants(os.getpid())
+            clean_up(path)
             return
         with open(answer) as pipe:
             ended = pipe.read() or json.dumps({"exit_code": None, "failures": []})  # it was killed
         os.waitpid(pid, 0)
-        kill_descendants(os.getpid())
-        reap_children()
+        clean_up(path)
         print(ended, flush=True)
 
 

@@ -31,11 +31,11 @@ from paceline.placement import is_oversubscribed
 from paceline.processes import find_descendants
 from paceline.record import WARMUP, RunRecord
 from paceline.spec import write_specs
+from paceline.stacks import STACKS_SIGNAL
 from paceline.study import Config, Options, hash_script
 from paceline.torchrun import Agent, borrow_agent
 
 POLL_S = 0.25  # each look costs the ranks a little of their cores
-STACKS_SIGNAL = getattr(signal, "SIGRTMIN", 34) + 6  # worker.py answers with all its stacks
 STACKS_WITHIN_S = 3.0
 TAIL_BYTES = 16384
 # Free space below which writing is what failed.
@@ -231,11 +231,6 @@ def run_world(
         return record
     try:
         record.git_commit = read_commit(Path(config.program))
-        record.oversubscribed = is_oversubscribed(
-            config.world,
-            cores_per_rank if config.placement == "tuned" else 1,
-            accelerated=not options.hides_accelerators,
-        )
         run_dir.mkdir(parents=True, exist_ok=True)
         agent = write_specs(config, options, cores_per_rank, run_dir, probe)
         record.command = [sys.executable, "-m", "torch.distributed.run", *agent["arguments"]]
@@ -249,5 +244,10 @@ def run_world(
         if error.errno != errno.ENOSPC:
             raise
         record.cause = f"disk full: {error}"
+    record.oversubscribed = is_oversubscribed(
+        config.world,
+        cores_per_rank if config.placement == "tuned" else 1,
+        accelerated=bool(record.accelerators),
+    )
     record.wall_s = time.monotonic() - began
     return record

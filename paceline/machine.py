@@ -24,6 +24,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from paceline.darwin import FAST_CORES, MEMORY_BYTES, MODEL, PHYSICAL_CORES, VIRTUAL, ask_sysctl
+
 CPUS = Path("/sys/devices/system/cpu")
 # ISA extensions that decide how fast a matmul is, as /proc/cpuinfo (x86, ARM) names them.
 ISA_FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "bf16", "sve", "asimd")
@@ -74,7 +76,9 @@ def list_cpus() -> list[Cpu]:
     """The CPUs that this process may run on, in the order in which ranks should get them:
     one per physical core first, neighbours together, SMT siblings last."""
     if not hasattr(os, "sched_getaffinity"):
-        return [Cpu(cpu, (0, cpu), 0, 0) for cpu in range(os.cpu_count() or 1)]
+        num_cpus = os.cpu_count() or 1
+        num_cores = int(ask_sysctl().get(PHYSICAL_CORES, num_cpus))
+        return [Cpu(cpu, (0, cpu % num_cores), 0, cpu // num_cores) for cpu in range(num_cpus)]
     nodes = {
         cpu: int(path.name.removeprefix("node"))
         for path in Path("/sys/devices/system/node").glob("node[0-9]*")
@@ -158,7 +162,7 @@ def find_allocator() -> str:
     """The allocator that this process and, by the same environment, its ranks use."""
     maps = _read(Path("/proc/self/maps"))
     preloaded = re.search(r"/lib(jemalloc|tcmalloc|mimalloc)[^/\n]*$", maps, re.MULTILINE)
-    return preloaded[1] if preloaded else platform.libc_ver()[0] or "unknown"
+    return preloaded[1] if preloaded else platform.libc_ver()[0] or f"of {platform.system()}"
 
 
 @functools.cache
@@ -190,11 +194,11 @@ def _describe_processor() -> dict[str, Any]:
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", info, re.MULTILINE)
     present = flags[1].split() if flags else []
     return {
-        "model": model[1] if model else platform.processor() or platform.machine(),
+        "model": model[1] if model else ask_sysctl().get(MODEL) or platform.processor() or platform.machine(),
         "isa": [flag for flag in ISA_FLAGS if flag in present],
         "governor": _read(CPUS / "cpu0/cpufreq/scaling_governor") or None,
         "turbo": {"0": True, "1": False}.get(_read(CPUS / "intel_pstate/no_turbo")),
-        "virtual": "hypervisor" in present,
+        "virtual": "hypervisor" in present or ask_sysctl().get(VIRTUAL) == "1",
     }
 
 
@@ -212,7 +216,8 @@ def describe_machine() -> dict[str, Any]:
         "cpu_quota": cpu_quota(),
         "cpus": [asdict(cpu) for cpu in cpus],
         "processor": _describe_processor(),
-        "memory_bytes": int(memory[1]) * 1024 if memory else None,
+        "fast_cores": int(ask_sysctl().get(FAST_CORES, len(usable_cores()))),
+        "memory_bytes": int(memory[1]) * 1024 if memory else int(ask_sysctl().get(MEMORY_BYTES, 0)) or None,
         "memory_limit_bytes": memory_limit(),
         "accelerators": describe_accelerators(),
         "links": describe_links(),
@@ -245,6 +250,11 @@ def limits(machine: dict[str, Any], busy_cores: float = 0.0) -> list[str]:
             f"{machine['logical_cpus']} logical CPUs are {machine['physical_cores']} cores: "
             "siblings share one, ranks get one each of the latter."
         )
+    if machine["fast_cores"] < cores:
+        found.append(
+            f"{machine['fast_cores']} of the {cores} cores are fast: a world of more ranks than those waits "
+            "for its slow ones."
+        )
     if processor["governor"] not in (None, "performance"):
         found.append(f"The governor is {processor['governor']!r}: clocks follow the load; use 'performance'.")
     if processor["turbo"]:
@@ -261,7 +271,7 @@ def limits(machine: dict[str, Any], busy_cores: float = 0.0) -> list[str]:
             f"{memory / (1 << 30):.1f} GiB of memory: every rank needs about 0.4 GiB for torch alone."
         )
     if machine["allocator"] not in ("glibc", "jemalloc"):
-        found.append(f"Allocator {machine['allocator']}: the settings of `doctor --emit-env` have no effect.")
+        found.append(f"Allocator {machine['allocator']}: no setting is known that keeps the pages of a step.")
     if machine["system"] != "Linux":
         found.append(f"{machine['system']}: ranks cannot be pinned to cores here, steps will be noisier.")
     return found

@@ -8,6 +8,8 @@ rank and environment variables. On a CPU they are worth a factor, not per cents:
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 from paceline.machine import Cpu, describe_accelerators, list_cpus, usable_cores
@@ -40,7 +42,10 @@ def place_ranks(
 
 
 def place_here(local_world: int, cores_per_rank: int, *, accelerated: bool = True) -> list[list[int]]:
-    """`place_ranks` on this machine: within the cgroup's quota, each rank near its accelerator."""
+    """`place_ranks` on this machine: within the cgroup's quota, each rank near its accelerator. Nothing
+    where the system does not let a process choose its cores, as macOS does not."""
+    if not hasattr(os, "sched_setaffinity"):
+        return []
     cpus = list_cpus()
     usable = set(usable_cores())
     # A quota smaller than the affinity means that siblings are no reserve either.
@@ -61,8 +66,11 @@ NO_ACCELERATORS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_
 
 
 def tuned_environment(cores_per_rank: int) -> dict[str, str]:
-    """What a rank's process must find when it starts; MKL and oneDNN follow OpenMP."""
-    return {"OMP_NUM_THREADS": str(cores_per_rank), **ALLOCATOR}
+    """What a rank's process must find when it starts; MKL and oneDNN follow OpenMP, Accelerate does not."""
+    threads = {"OMP_NUM_THREADS": str(cores_per_rank)}
+    if sys.platform == "darwin":
+        return {**threads, "VECLIB_MAXIMUM_THREADS": str(cores_per_rank)}
+    return {**threads, **ALLOCATOR}
 
 
 def emit_env(cores_per_rank: int) -> str:

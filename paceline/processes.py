@@ -1,7 +1,8 @@
 """The tree of processes below one process: who they are, and how none of them is left.
 
 In: a process id. Out: the ids of everything that descends from it, or nothing left alive there.
-Linux keeps the tree in /proc; elsewhere `ps` tells it. Standard library only.
+Linux keeps the tree in /proc, and its kernel ends and adopts on request; elsewhere `ps` tells the tree, and
+a thread watches. Standard library only.
 
     python -c "from paceline.processes import find_descendants; print(find_descendants(1))"
 """
@@ -14,54 +15,80 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
+ON_LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+WATCH_S = 0.5  # how long a process may live on without its parent where the kernel does not end it
 
 
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+class Process(NamedTuple):
+    parent: int
+    group: int
 
 
 def die_with_parent(sig: signal.Signals) -> None:
-    """Have the kernel send `sig` to this process when its parent is gone, however the parent went."""
+    """Have this process get `sig` when its parent is gone, however the parent went."""
     parent = os.getppid()
-    _prctl(PR_SET_PDEATHSIG, sig)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH_S)
+        os.kill(os.getpid(), sig)
+
+    if not ON_LINUX:
+        threading.Thread(target=watch, daemon=True).start()
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)
     if os.getppid() != parent:  # it went in between
         os.kill(os.getpid(), sig)
 
 
 def adopt_orphans() -> None:
-    """Let descendants whose parent ends become children of this process instead of init's."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    """Let descendants whose parent ends become children of this process, where the kernel can do that."""
+    if ON_LINUX:
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def list_parents() -> dict[int, int]:
-    """Every live process → its parent. A zombie is not alive."""
-    if not Path("/proc/self/stat").exists():
-        lines = subprocess.run(["ps", "-axo", "pid=,ppid=,stat="], capture_output=True, text=True).stdout
-        rows = (line.split() for line in lines.splitlines())
-        return {int(pid): int(parent) for pid, parent, state in rows if not state.startswith("Z")}
-    parents = {}
+def list_processes() -> dict[int, Process]:
+    """Every live process by its id. A zombie is not alive."""
+    return _read_proc() if ON_LINUX else _ask_ps()
+
+
+def _read_proc() -> dict[int, Process]:
+    found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
                 # The command stands in parentheses and may hold spaces: read what follows the last one.
-                state, parent = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[:2]
-                if state not in "ZX":
-                    parents[int(name)] = int(parent)
-    return parents
+                fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+                if fields[0] not in "ZX":
+                    found[int(name)] = Process(int(fields[1]), int(fields[2]))
+    return found
+
+
+def _ask_ps() -> dict[int, Process]:
+    found = {}
+    with subprocess.Popen(["ps", "-axo", "pid=,ppid=,pgid=,stat="], stdout=subprocess.PIPE, text=True) as ps:
+        assert ps.stdout
+        for pid, parent, group, state in map(str.split, ps.stdout):
+            # ps sees itself, but is gone when the list is read.
+            if not state.startswith("Z") and int(pid) != ps.pid:
+                found[int(pid)] = Process(int(parent), int(group))
+    return found
 
 
 def find_descendants(pid: int) -> list[int]:
-    parents = list_parents()
+    processes = list_processes()
     found: list[int] = []
     layer = {pid}
     while layer:
-        layer = {child for child, parent in parents.items() if parent in layer}
+        layer = {child for child, process in processes.items() if process.parent in layer}
         found += sorted(layer)
     return found
 
@@ -70,12 +97,24 @@ def kill_descendants(pid: int, within_s: float = 5.0) -> None:
     """SIGKILL all that descends from `pid`, again and again while more appear, but not `pid` itself."""
     deadline = time.monotonic() + within_s
     while (alive := find_descendants(pid)) and time.monotonic() < deadline:
-        for descendant in alive:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(descendant, signal.SIGKILL)
+        _kill(alive)
         if pid == os.getpid():
             reap_children()
         time.sleep(0.02)
+
+
+def kill_groups(leaders: Iterable[int]) -> None:
+    """SIGKILL what is left of the groups of processes that are gone. It finds orphans that nobody adopted:
+    torchrun makes each rank the leader of a group, and what a rank starts stays in it."""
+    processes = list_processes()
+    gone = set(leaders) - processes.keys()  # an id that lives belongs to somebody else by now
+    _kill(pid for pid, process in processes.items() if process.group in gone)
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def reap_children() -> None:

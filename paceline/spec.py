@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from paceline.placement import NO_ACCELERATORS, place_here, tuned_environment
+from paceline.placement import ALLOCATOR, NO_ACCELERATORS, place_here, tuned_environment
 from paceline.study import Config, Options
 
 
@@ -44,7 +44,7 @@ def write_specs(
     added = tuned_environment(cores_per_rank) if tuned else {}
     if tuned:
         # A user's own allocator settings stay; threads follow the cores that a rank gets.
-        added = {k: v for k, v in added.items() if k == "OMP_NUM_THREADS" or k not in os.environ}
+        added = {k: v for k, v in added.items() if k not in ALLOCATOR or k not in os.environ}
     # torchrun itself would set this one for several ranks, so the script may see it then.
     own = {"OMP_NUM_THREADS"} if config.world > 1 else set()
     virtual = {

@@ -10,6 +10,7 @@ cost ten times as much, which showed on steps of 10 ms.
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 import os
@@ -51,13 +52,15 @@ class StepFile:
         NUMBER.pack_into(self._rows, row * ROW.size + COLUMNS.index(metric) * NUMBER.size, value)
 
     def _grow(self) -> None:
-        # posix_fallocate takes the disk blocks now; a sparse file would end in SIGBUS on a full disk.
-        length = (self._capacity + ROWS_AT_ONCE) * ROW.size
-        os.posix_fallocate(self._file, self._capacity * ROW.size, ROWS_AT_ONCE * ROW.size)
+        new = UNWRITTEN * ROWS_AT_ONCE
+        length = self._capacity * ROW.size + len(new)
+        # Written, not only made longer: on a full disk a sparse file would end in SIGBUS, later.
+        if os.pwrite(self._file, new, length - len(new)) < len(new):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._rows = mmap.mmap(self._file, length)
         self._capacity += ROWS_AT_ONCE
-        # This also takes the page faults here, not in a step.
-        self._rows[length - ROWS_AT_ONCE * ROW.size :] = UNWRITTEN * ROWS_AT_ONCE
+        # Once more through the mapping: this takes its page faults here, not in a step.
+        self._rows[length - len(new) :] = new
 
 
 def read_rows(path: Path, first: int = 0) -> list[dict[str, float]]:

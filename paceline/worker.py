@@ -10,8 +10,6 @@ directory and environment.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import faulthandler
 import importlib
 import io
 import json
@@ -25,14 +23,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from paceline.probe.sink import Sink
+from paceline.processes import die_with_parent
 from paceline.record import LINE_END, LINE_EXCEPTION, LINE_NOTE, LINE_START, SAMPLED
+from paceline.stacks import answer_with_stacks
 
 SPEC_VARIABLE = "PACELINE_SPEC"
-STACKS_SIGNAL = (
-    signal.SIGRTMIN + 6
-)  # the launcher's question "where do you stand?"; scripts use USR1 themselves
 WAIT_FOR_RANKS_S = 10.0  # longest wait for the others at the end: a dead rank must not hold the living
-PR_SET_PDEATHSIG = 1
 
 
 class Rank:
@@ -58,10 +54,8 @@ class Rank:
         """Before torch is imported: cores, and what happens when the launcher dies or asks."""
         if self.cores:
             os.sched_setaffinity(0, self.cores)
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        stacks = open(self.folder / f"rank{self.rank}.stacks", "w")  # noqa: SIM115 (open for the process's life)
-        faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True)
+        die_with_parent(signal.SIGKILL)
+        answer_with_stacks(self.folder / f"rank{self.rank}.stacks")
 
     def hide_launcher(self) -> None:
         """Leave the script the environment of plain torchrun; torch has read what was meant for it."""

@@ -25,9 +25,9 @@ FLOORS = (
     ("measure", "findings", "check"),
     ("launch", "analyse", "store", "selection"),
     ("outcome", "spec", "torchrun", "agent", "worker", "store_file", "study_file"),
-    ("ingest", "placement", "processes", "probe", "study", "virtual"),
-    ("machine", "step_file", "toml_positions"),
-    ("record", "quantity", "nearest", "__init__"),
+    ("world", "ingest", "placement", "probe", "study", "virtual"),
+    ("machine", "processes", "step_file", "toml_positions"),
+    ("record", "quantity", "nearest", "darwin", "stacks", "__init__"),
 )
 
 TORCH_FREE = frozenset({
@@ -37,11 +37,13 @@ TORCH_FREE = frozenset({
 
 # What a rank imports, and what that may import besides torch and the standard library.
 IN_RANKS = {
-    "worker": {"probe", "record", "virtual", "__init__"},
+    "worker": {"probe", "processes", "record", "stacks", "virtual", "__init__"},
     "virtual": {"record", "quantity", "__init__"},
     "probe": {"probe", "record", "step_file", "__init__"},
     "step_file": {"record"},
+    "processes": set(),
     "record": set(),
+    "stacks": set(),
     "__init__": set(),
 }
 

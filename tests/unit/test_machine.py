@@ -2,11 +2,13 @@
 
 import copy
 import os
+import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
-from paceline import machine
+from paceline import darwin, machine
 from paceline.machine import describe_machine, limits, list_cpus, parse_cpu_list, usable_cores
 
 
@@ -67,6 +69,32 @@ def test_memory_without_a_limit_is_no_limit(tmp_path, monkeypatch):
     assert machine.memory_limit() == 1 << 30
 
 
+SYSCTL = """machdep.cpu.brand_string: Apple M2
+hw.memsize: 17179869184
+hw.physicalcpu: 8
+hw.perflevel0.physicalcpu: 4
+kern.hv_vmm_present: 0
+"""
+
+
+def test_macos_is_asked_in_its_own_way(monkeypatch, request):
+    caches = (darwin.ask_sysctl, describe_machine)
+    for cached in caches:
+        cached.cache_clear()
+        request.addfinalizer(cached.cache_clear)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(darwin.subprocess, "run", lambda command, **_: CompletedProcess(command, 1, SYSCTL))
+    monkeypatch.setattr(machine, "describe_accelerators", lambda: {"kind": None, "devices": []})
+    monkeypatch.setattr(machine, "_read", lambda path: "")
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    here = describe_machine()
+    assert (here["cores"], here["physical_cores"], here["logical_cpus"]) == (8, 8, 16)
+    assert here["memory_bytes"] == 16 << 30
+    assert here["processor"]["model"] == "Apple M2"
+    assert any("4 of the 8 cores are fast" in line for line in limits(here))
+
+
 def test_this_machine_is_described():
     here = describe_machine()
     assert here["cores"] == len(usable_cores()) >= 1
@@ -83,6 +111,7 @@ def test_this_machine_is_described():
         ({"cores": 1}, 0.0, "One core"),
         ({"cpu_quota": 0.5}, 0.0, "cgroup allows 0.5 cores"),
         ({"logical_cpus": 99}, 0.0, "99 logical CPUs"),
+        ({"cores": 8, "fast_cores": 4}, 0.0, "4 of the 8 cores are fast"),
         ({"processor": {"governor": "powersave", "turbo": True, "virtual": False}}, 0.0, "'powersave'"),
         ({"processor": {"governor": None, "turbo": True, "virtual": False}}, 0.0, "Turbo"),
         ({}, 1.5, "Others use 1.5 cores"),
@@ -101,6 +130,7 @@ def test_a_good_machine_has_no_limits():
         "cores": 64,
         "physical_cores": 64,
         "logical_cpus": 64,
+        "fast_cores": 64,
         "cpu_quota": None,
         "processor": {"governor": "performance", "turbo": False, "virtual": False},
         "memory_bytes": 1 << 38,

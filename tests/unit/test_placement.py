@@ -1,10 +1,12 @@
 """Cores by rank: physical cores first, neighbours together, near the accelerator, wrapping around."""
 
+import os
 import subprocess
+import sys
 
 from paceline import placement
 from paceline.machine import Cpu
-from paceline.placement import ALLOCATOR, emit_env, place_ranks, tuned_environment
+from paceline.placement import ALLOCATOR, emit_env, place_here, place_ranks, tuned_environment
 
 # Two packages of two cores with two threads each, as machine.list_cpus orders them.
 SMT = [
@@ -34,6 +36,16 @@ def test_ranks_sit_near_their_accelerators():
     assert place_ranks(SMT, 2, 1, near=[1, 0]) == [[2], [0]]
     assert place_ranks(SMT, 4, 1, near=[1, 1, 0, 0]) == [[2], [3], [0], [1]]
     assert place_ranks(SMT, 2, 1, near=[None, 7]) == [[0], [1]]
+
+
+def test_a_system_that_pins_nothing_is_not_asked_to(monkeypatch):
+    monkeypatch.delattr(os, "sched_setaffinity")
+    assert place_here(2, 1) == []
+
+
+def test_macos_gets_threads_for_its_own_library_and_no_settings_of_another_allocator(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert tuned_environment(3) == {"OMP_NUM_THREADS": "3", "VECLIB_MAXIMUM_THREADS": "3"}
 
 
 def test_the_emitted_lines_do_in_a_shell_what_the_launcher_does():
