@@ -65,7 +65,8 @@ def read_rank(path: Path) -> RankLog:
     for event in events:
         of_kind.setdefault(event["event"], []).append(event)
     record = RankRecord(rank=int(path.stem.removeprefix("rank")))
-    record.start = of_kind.get(LINE_START, [{}])[0]
+    # The device is written once more when it is known where the model lives.
+    record.start = {name: value for line in of_kind.get(LINE_START, []) for name, value in line.items()}
     steps = read_steps(path.with_suffix(".steps"))
     record.series = build_series(steps)
     record.facts = {event["fact"]: event["data"] for event in of_kind.get(LINE_SAMPLE, [])}

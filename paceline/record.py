@@ -96,8 +96,10 @@ class RunRecord:
 
     @property
     def accelerators(self) -> list[dict[str, Any]]:
-        """Those that its ranks could use: none where the run hid them from its script."""
+        """Those that its ranks could use: none where the script did not see them, or left them alone."""
         if self.options.get("device") == "cpu" or self.options.get("virtual_devices"):
+            return []
+        if self.ranks and all(rank.start.get("device") == "cpu" for rank in self.ranks):
             return []
         return list((self.machine.get("accelerators") or {}).get("devices") or [])
 

@@ -141,10 +141,13 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _device_peak_bytes(device: torch.device) -> int | None:
-    """The allocator's own peak since the process began, where an accelerator has one."""
+    """The allocator's own peak since the process began, where an accelerator has one that counts."""
     if device.type == "cpu":
         return None
-    return int(torch.accelerator.max_memory_allocated(device))
+    try:
+        return int(torch.accelerator.max_memory_allocated(device)) or None
+    except RuntimeError:  # as on Apple's mps
+        return None
 
 
 def _backend() -> str | None:

@@ -12,11 +12,18 @@ import torch
 
 
 class DeviceClock:
-    """Events on the current stream of the model's device, which need not be the current device."""
+    """Events on the current stream of the model's device, which need not be the current device.
+
+    RuntimeError where a device has no events with times, as some backends of torch.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._events: list[tuple[int, torch.Event]] = []  # (row of the step that ended, its event)
+        # A device that cannot do this says so here, in the warm-up, and not when the steps are measured.
+        self.mark(0)
+        self.mark(0)
+        self.read_step_times()
 
     def mark(self, row: int) -> None:
         event = torch.Event(device=self._device, enable_timing=True)

@@ -26,7 +26,7 @@ from paceline.probe.hooks import Roots
 from paceline.probe.host import Host
 from paceline.probe.sink import Sink
 from paceline.probe.timeline import Timeline
-from paceline.record import LINE_NOTE, LINE_SAMPLE, SAMPLED
+from paceline.record import LINE_NOTE, LINE_SAMPLE, LINE_START, SAMPLED
 from paceline.step_file import StepFile
 
 QUIET_BEFORE_STOP_S = (
@@ -113,8 +113,16 @@ class Sampling:
     def _prepare(self, step: int) -> None:
         if self._lower_gloo:
             lower_gloo_threads()
-        if step == 0 and self.device().type != "cpu":
-            self._device_clock = DeviceClock(self.device())
+        if step > 0:
+            return
+        device = self.device()
+        self._sink.write(LINE_START, device=device.type)  # a script may leave accelerators alone
+        if device.type != "cpu":
+            try:
+                self._device_clock = DeviceClock(device)
+            except RuntimeError as error:
+                text = f"steps have the host's times: {device.type} cannot time its own events ({error})"
+                self._sink.write(LINE_NOTE, code="host_times", text=text)
 
     def device(self) -> torch.device:
         """Where the model lives, the first part of it: asked when the first step is over."""

@@ -80,6 +80,10 @@ def test_more_ranks_than_cores() -> None:
     assert finding.numbers == {"world": 8, "cores": 4}
     accelerators = {"cores": 4, "accelerators": {"devices": ["a", "b"]}}
     runs = sound_sweep({8: 0.020}, oversubscribed=True, machine=accelerators)
+    assert "8 ranks take turns on 4 cores" in findings(*runs)["oversubscribed"].text
+    for run in runs:
+        for rank in run.ranks:
+            rank.start["device"] = "cuda"
     assert "8 ranks take turns on 2 accelerators" in findings(*runs)["oversubscribed"].text
     for run in runs:
         run.options["device"] = "cpu"
