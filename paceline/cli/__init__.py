@@ -52,5 +52,9 @@ def main() -> None:
     except (ValueError, OSError) as error:
         if os.environ.get("PACELINE_DEBUG"):
             raise
-        print(f"paceline: {error}", file=sys.stderr)
+        # "[Errno 2] No such file or directory: 'x'" is Python's way to say it.
+        said = (
+            f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
+        )
+        print(f"paceline: {said}", file=sys.stderr)
         sys.exit(2)

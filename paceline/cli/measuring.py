@@ -6,6 +6,7 @@ Exercise: `paceline bench examples/study.toml`.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -42,8 +43,8 @@ def measure_and_show(
     verbose: bool,
 ) -> NoReturn:
     """Exit code 0: every configuration has a good run; 1: some have none; 130: Ctrl-C."""
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise ValueError(f"--json {json_file}: there is no folder {json_file.parent}")
+    if json_file is not None:
+        check_json_file(json_file)
     with Store(store_path) as store:
         store.begin_study(study.name, spec)
         try:
@@ -64,6 +65,22 @@ def measure_and_show(
         write_json(study.name, rows, json_file)
     print_whereabouts(study, records, console, store_path, json_file)
     raise typer.Exit(0 if all(row.status == "ok" for row in rows) else 1)
+
+
+def check_json_file(path: Path) -> None:
+    """Before anything is measured: that which could not be written would be missed an hour later."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise ValueError(f"--json {path}: there is no folder {path.parent}")
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"--json {path}: you may not write to the folder {path.parent}")
+    # A link would be replaced by the file, /dev/stdout among them.
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        what = "a folder" if path.is_dir() else "no ordinary file"
+        raise ValueError(
+            f"--json {path} is {what}; name a file, such as results.json. "
+            "`paceline export STUDY --format json` writes to standard output"
+        )
 
 
 def print_whereabouts(

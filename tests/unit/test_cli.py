@@ -165,6 +165,7 @@ def test_a_failed_world_makes_exit_code_1_and_is_told(paceline, launched):
         (("run", "--warmup", "0", "train.py"), "the least is 1"),
         (("run", "--timeout", "soon", "train.py"), "such as 90s"),
         (("run", "--json", "nowhere/o.json", "train.py"), "there is no folder nowhere"),
+        (("run", "--json", ".", "train.py"), "--json . is a folder; name a file"),
         (("run", "--name", "a/b", "train.py"), "cannot name a study"),
         (("show", "x"), "There is no store at"),
         (("bench", "none.toml"), "cannot be read"),
@@ -176,6 +177,20 @@ def test_a_mistake_is_one_message_and_exit_code_2(paceline, launched, arguments,
     assert error.startswith("paceline: ")
     assert said in error
     assert "Traceback" not in error
+
+
+def test_what_the_system_refuses_is_said_in_words(paceline, launched):
+    paceline("run", "train.py")
+    code, _, error = paceline("export", "train", "-o", "nowhere/x")
+    assert (code, error) == (2, "paceline: nowhere/x: No such file or directory\n")
+
+
+def test_a_link_such_as_dev_stdout_is_not_replaced_by_the_json(paceline, launched, tmp_path):
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    code, _, error = paceline("run", "--json", "stdout", "train.py")
+    assert (code, list(launched)) == (2, [])
+    assert "--json stdout is no ordinary file" in error
+    assert (tmp_path / "stdout").is_symlink()
 
 
 def test_debugging_shows_the_traceback(paceline, monkeypatch):
