@@ -74,16 +74,22 @@ def tuned_environment(cores_per_rank: int) -> dict[str, str]:
 
 
 def emit_env(cores_per_rank: int) -> str:
-    """The same for a user's own torchrun, as lines for a shell."""
-    exports = "\n".join(f"export {name}={value}" for name, value in tuned_environment(cores_per_rank).items())
-    return (
-        f"# {cores_per_rank} threads per rank; an allocator that keeps its pages:\n"
-        f"{exports}\n"
-        "# What no variable can do, in the script after the first step:\n"
-        "#   from paceline.probe.gloo_threads import lower_gloo_threads; lower_gloo_threads()\n"
-        "# and at its start, with the cores of this rank:\n"
-        "#   os.sched_setaffinity(0, cores[int(os.environ['LOCAL_RANK'])])\n"
+    """The same for a user's own torchrun, as lines for a shell; as comments, what no variable can do."""
+    settings = tuned_environment(cores_per_rank)
+    exports = [f"export {name}={value}" for name, value in settings.items()]
+    does = f"threads per rank: {cores_per_rank}" + (
+        "; memory is kept" if ALLOCATOR.keys() <= settings.keys() else ""
     )
+    cores = place_here(max(1, len(usable_cores()) // cores_per_rank), cores_per_rank)
+    if not cores:
+        return "\n".join([f"# {does}", *exports, ""])
+    by_hand = [
+        "# What no variable can do: at the start of the script, before torch is imported,",
+        f"#   import os; os.sched_setaffinity(0, {cores}[int(os.environ['LOCAL_RANK'])])",
+        "# and after its first step, where ranks communicate by gloo,",
+        "#   from paceline.probe.gloo_threads import lower_gloo_threads; lower_gloo_threads()",
+    ]
+    return "\n".join([f"# {does}", *exports, *by_hand, ""])
 
 
 if __name__ == "__main__":

@@ -48,6 +48,13 @@ def test_macos_gets_threads_for_its_own_library_and_no_settings_of_another_alloc
     assert tuned_environment(3) == {"OMP_NUM_THREADS": "3", "VECLIB_MAXIMUM_THREADS": "3"}
 
 
+def test_what_a_script_must_do_itself_can_be_pasted_into_it():
+    pinning = next(line for line in emit_env(1).splitlines() if "sched_setaffinity" in line).removeprefix("#")
+    command = [sys.executable, "-c", f"{pinning.strip()}; print(*os.sched_getaffinity(0))"]
+    ran = subprocess.run(command, capture_output=True, text=True, env={"LOCAL_RANK": "0"}, check=True)
+    assert [int(ran.stdout)] == place_here(1, 1)[0]
+
+
 def test_the_emitted_lines_do_in_a_shell_what_the_launcher_does():
     script = emit_env(3) + "env"
     shell = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env={}, check=True)
