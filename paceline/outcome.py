@@ -98,9 +98,9 @@ def explain_hang(ended: Ended) -> Outcome:
     free = [rank for rank, (_, waits) in stands.items() if not waits]
     patience = f"{ended.hung_after_s:g} s"
     if not ended.logs:
-        cause = f"hung: no rank started within {patience}"
+        cause = f"no rank started within {patience}"
     else:
-        cause = f"hung: nothing for {patience}; {ranks or 'no rank is left to ask'}"
+        cause = f"no rank took a step or wrote for {patience}; {ranks or 'no rank is left to ask'}"
     return Outcome(
         "hung",
         cause,

@@ -77,19 +77,21 @@ def emit_env(cores_per_rank: int) -> str:
     """The same for a user's own torchrun, as lines for a shell; as comments, what no variable can do."""
     settings = tuned_environment(cores_per_rank)
     exports = [f"export {name}={value}" for name, value in settings.items()]
-    does = f"threads per rank: {cores_per_rank}" + (
-        "; memory is kept" if ALLOCATOR.keys() <= settings.keys() else ""
+    num_cores = len(usable_cores())
+    ranks = max(1, num_cores // cores_per_rank)
+    meant_for = (
+        f"# ranks: {ranks} on {num_cores} cores, threads of each: {cores_per_rank}; see --cores-per-rank"
     )
-    cores = place_here(max(1, len(usable_cores()) // cores_per_rank), cores_per_rank)
+    cores = place_here(ranks, cores_per_rank)
     if not cores:
-        return "\n".join([f"# {does}", *exports, ""])
+        return "\n".join([meant_for, *exports, ""])
     by_hand = [
         "# What no variable can do: at the start of the script, before torch is imported,",
         f"#   import os; os.sched_setaffinity(0, {cores}[int(os.environ['LOCAL_RANK'])])",
         "# and after its first step, where ranks communicate by gloo,",
         "#   from paceline.probe.gloo_threads import lower_gloo_threads; lower_gloo_threads()",
     ]
-    return "\n".join([f"# {does}", *exports, *by_hand, ""])
+    return "\n".join([meant_for, *exports, *by_hand, ""])
 
 
 if __name__ == "__main__":
