@@ -100,7 +100,7 @@ def explain_hang(ended: Ended) -> Outcome:
     if not ended.logs:
         cause = f"no rank started within {patience}"
     else:
-        cause = f"no rank took a step or wrote for {patience}; {ranks or 'no rank is left to ask'}"
+        cause = f"no step for {patience}; {ranks or 'no rank is left to ask'}"
     return Outcome(
         "hung",
         cause,
