@@ -6,6 +6,7 @@ as well. Exercise: `paceline --help`.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -47,6 +48,10 @@ def common(
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # Where a letter cannot be shown, a ? in its place is no reason to end without the numbers.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except (ValueError, OSError) as error:

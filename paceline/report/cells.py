@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from paceline.record import Metric, Row
 from paceline.report.document import Cell, Column
-from paceline.report.terminal import NOT_KNOWN, show_number, unit_of
+from paceline.report.terminal import NOT_KNOWN, show_interval, show_number, unit_of
 from paceline.report.units import Unit
 
 OVERSUBSCRIBED = "†"
@@ -22,10 +22,7 @@ def metric_cell(metric: Metric | None, unit: Unit, *, missing: str = "", mark: s
     """A number with its interval in small; where there is no number, the reason in its place."""
     if metric is None or metric.median != metric.median:
         return Cell(missing or NOT_KNOWN, mark=mark)
-    low, middle, high = (show_number(value, unit) for value in (metric.low, metric.median, metric.high))
-    # Narrower than the digits that are shown, or not known from a single launch.
-    says_nothing = low == middle == high or not metric.low < metric.high
-    return Cell(middle, small="" if says_nothing else f"{low}–{high}", mark=mark, metric=metric)
+    return Cell(show_number(metric.median, unit), small=show_interval(metric, unit), mark=mark, metric=metric)
 
 
 def metric_columns(

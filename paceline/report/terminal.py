@@ -31,6 +31,9 @@ NOT_KNOWN = "–"
 Layout = Literal["beside", "below", "per cent"]
 LAYOUTS: tuple[Layout, ...] = ("beside", "below", "per cent")
 
+# Beyond this many times the median, the ends of an interval are figures without a meaning.
+WIDEST = 3.0
+
 # Heading and metric.
 _MAIN_COLUMNS = (
     ("step\ntime", "step_time_s"),
@@ -41,6 +44,10 @@ _MAIN_COLUMNS = (
 )
 # No interval where it follows from the column before, or where the value is exact.
 _WITHOUT_INTERVAL = ("efficiency", "peak_memory_bytes")
+# What a narrow terminal does without, the first first: `show` says it again below, or it follows from others.
+_SPARED = ("efficiency", "peak_memory_bytes", "exposed_comm_s", "speedup")
+# Letters of a name that must be seen to tell rows apart.
+_NAME_LETTERS = 14
 # Ratios that people read in per cent.
 _SHARES = ("efficiency", "spread", "share", "disturbed_steps")
 _PER_CENT = Unit(0.01, "%")
@@ -69,14 +76,24 @@ def show_number(value: float, unit: Unit) -> str:
     return replace(unit, name="").show(value)
 
 
+def show_interval(metric: Metric, unit: Unit) -> str:
+    """`1.60–1.80`; nothing where it is narrower than the digits that are shown, or not known."""
+    if not metric.low < metric.high:
+        return ""
+    if relative_half_width(metric) > WIDEST:
+        return f">±{WIDEST:.0%}".replace("%", " %")
+    low, middle, high = (show_number(value, unit) for value in (metric.low, metric.median, metric.high))
+    return "" if low == middle == high else f"{low}–{high}"
+
+
 def _cell(name: str, metric: Metric | None, unit: Unit, layout: Layout) -> Text:
     if metric is None or not math.isfinite(metric.median):
         return Text(NOT_KNOWN, style="dim")
     cell = Text(show_number(metric.median, unit))
-    if name not in _WITHOUT_INTERVAL and metric.low < metric.high:
-        interval = f"{show_number(metric.low, unit)}–{show_number(metric.high, unit)}"
-        if layout == "per cent":
-            interval = f"±{relative_half_width(metric) * 100:.0f} %"
+    interval = "" if name in _WITHOUT_INTERVAL else show_interval(metric, unit)
+    if interval and layout == "per cent" and not interval.startswith(">"):
+        interval = f"±{relative_half_width(metric) * 100:.0f} %"
+    if interval:
         cell.append(f"{' ' if layout == 'beside' else chr(10)}{interval}", style="dim")
     return cell
 
@@ -95,30 +112,45 @@ def make_table() -> Table:
 
 
 def choose_table(rows: Sequence[Row], console: Console) -> Table:
-    """The table in the first layout that fits, in the last if none does."""
+    """The table in the first layout that fits; if none does, the last with as few columns as need be."""
     unlimited = console.options.update(max_width=1000)
     for layout in LAYOUTS:
         table = build_table(rows, layout)
         if Measurement.get(console, unlimited, table).maximum <= console.width:
+            return table
+    for num_spared in range(len(_SPARED) + 1):
+        table = build_table(rows, LAYOUTS[-1], _SPARED[:num_spared])
+        if Measurement.get(console, unlimited, table).minimum <= console.width:
             break
     return table
 
 
-def build_table(rows: Sequence[Row], layout: Layout) -> Table:
+def build_table(rows: Sequence[Row], layout: Layout, spared: Sequence[str] = ()) -> Table:
     """One line per configuration; what does not vary or is not known anywhere has no column."""
     labels = Labels(rows)
     table = make_table()
-    for column in labels.columns():
+    cells = [labels.cells(row) for row in rows]
+    for place, column in enumerate(labels.columns()):
         heading = column if layout == "beside" else column.replace("-", "-\n").replace("_", "_\n")
-        table.add_column(heading, overflow="fold", justify="right" if column == "ranks" else "left")
-    shown = [(heading, name) for heading, name in _MAIN_COLUMNS if any(name in row.metrics for row in rows)]
+        longest = max(map(len, [*heading.split("\n"), *(line[place] for line in cells)]))
+        table.add_column(
+            heading,
+            overflow="fold",
+            justify="right" if column == "ranks" else "left",
+            min_width=min(longest, _NAME_LETTERS),
+        )
+    shown = [
+        (heading, name)
+        for heading, name in _MAIN_COLUMNS
+        if name not in spared and any(name in row.metrics for row in rows)
+    ]
     units = {name: unit_of([name], rows) for _, name in shown}
     for heading, name in shown:
         table.add_column(f"{heading}\n{units[name].name}", justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
-    for row in rows:
+    for row, line in zip(rows, cells, strict=True):
         metrics = (_cell(name, row.metrics.get(name), units[name], layout) for _, name in shown)
-        table.add_row(*(escape(cell) for cell in labels.cells(row)), *metrics, _status(row, layout))
+        table.add_row(*map(escape, line), *metrics, _status(row, layout))
     return table
 
 

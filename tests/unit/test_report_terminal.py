@@ -1,13 +1,19 @@
 """The tables: every number with its interval, in the widths that terminals have."""
 
 import io
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
+from synthetic import make_run
 
 from paceline.record import Finding, Metric, Row
-from paceline.report.terminal import collect_findings, print_study
+from paceline.report.terminal import collect_findings, print_study, show_interval
+from paceline.report.units import Unit
+from paceline.store import Store
 
 
 def make_row(world: int, step_time_s: float, **fields) -> Row:
@@ -60,6 +66,41 @@ def test_nothing_is_cut_or_too_wide(width, said):
     assert "…" not in text
     for number in ("20.0", "12.5", "1.60", "80", "4.00", "3.00", "bfloat16", "precision", "ms", "MiB", *said):
         assert number in text
+
+
+@pytest.mark.parametrize("width", [44, 50, 60, 70])
+def test_narrow_terminal_shows_fewer_numbers_but_all_names(width):
+    text = show(ROWS, width)
+    table = text.partition("!")[0]
+    assert max(len(line) for line in table.splitlines()) <= width
+    for told in ("ranks", "accum-", "16", "20.0", "12.5", "bfloat16", "ok"):
+        assert told in table
+
+
+def test_interval_without_an_end_is_not_written_in_digits():
+    wild = Metric(0.0222, 5e-7, 836.269, 60, "s")
+    row = make_row(1, 0.02, metrics={"step_time_s": wild})
+    for width in (60, 120):
+        text = show([row], width)
+        assert ">±300 %" in text
+        assert "836" not in text
+    assert show_interval(Metric(1.7, 1.6, 1.8, 3, "ratio"), Unit(1.0, "×")) == "1.60–1.80"
+    assert show_interval(Metric(1.7, 1.6999, 1.7001, 3, "ratio"), Unit(1.0, "×")) == ""
+    assert show_interval(Metric(1.7, float("nan"), float("nan"), 1, "ratio"), Unit(1.0, "×")) == ""
+
+
+def test_terminal_without_unicode_shows_the_study(tmp_path):
+    with Store(tmp_path / "store.sqlite") as store:
+        for world in (1, 2):
+            store.add(make_run(world=world))
+    shown = subprocess.run(
+        [sys.executable, "-m", "paceline", "show", "synthetic", "--store", str(tmp_path / "store.sqlite")],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "20.0" in shown.stdout
 
 
 def test_two_sweeps_and_oversubscription_are_the_only_reason_to_shorten_an_interval():
