@@ -19,6 +19,7 @@ from paceline.report.units import Unit, choose_unit
 Spec = dict[str, Any]
 
 # Above the chart; `Chart.draw` knows how many columns there is room for.
+TITLE_PX = 20  # of the y axis, below the legend
 LEGEND: Spec = {"orient": "top", "title": None}
 # An interval that reaches further than this many times the largest value would flatten all that is known.
 CUT = 2.0
@@ -42,7 +43,7 @@ def chart_of(
     *,
     points: Sequence[Point] = (),
     values: list[Spec] | None = None,
-    height: int = 240,
+    height: int = 225,
 ) -> Chart:
     spec: Spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
@@ -139,7 +140,18 @@ _CONFIG: Spec = {
         "tickSize": 4,
         "labelLimit": 190,
     },
-    "axisY": {"domain": False, "ticks": False, "tickCount": 5},
+    # The title lies above the axis: upright beside it, a low chart would cut it off.
+    "axisY": {
+        "domain": False,
+        "ticks": False,
+        "tickCount": 5,
+        "labelPadding": 5,
+        "titleAngle": 0,
+        "titleAlign": "left",
+        "titleBaseline": "bottom",
+        "titleX": -32,
+        "titleY": -7,
+    },
     "legend": {
         "labelColor": INK,
         "labelFontSize": 11,

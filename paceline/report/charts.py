@@ -15,6 +15,7 @@ from typing import Any
 
 from paceline.report.chart_parts import (
     LEGEND,
+    TITLE_PX,
     Point,
     Spec,
     axis_of,
@@ -34,6 +35,10 @@ DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 4), (1, 3))
 WIDE_RANGE = 16.0
 # A warm-up step this many times the median would press all others to the floor of a linear axis.
 SPIKE = 5.0
+# Of the axis of steps: above the highest stands what the shaded ground means.
+HEADROOM = 1.3
+# Of the axis: how far two series stand beside each other, and all of them together.
+BESIDE, BESIDE_ALL = 0.03, 0.09
 _LOG_TICKS = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5)]
 
 
@@ -73,7 +78,15 @@ def speedup(points: Sequence[Point], x_title: str = "ranks") -> Chart:
     }
     name: Spec = {
         "data": {"values": ideal[-1:]},
-        "mark": {"type": "text", "text": "ideal", "color": FAINT, "align": "right", "dx": -12, "aria": False},
+        "mark": {
+            "type": "text",
+            "text": "ideal",
+            "color": FAINT,
+            "align": "right",
+            "dx": -12,
+            "dy": -9,
+            "aria": False,
+        },
         "encoding": {"x": {"field": "x", **x}, "y": {"field": "y", **y}},
     }
     layers = [line, name, *_series_layers(points, Unit(1.0, "×"), x, y)]
@@ -121,10 +134,12 @@ def step_strip(strips: Mapping[str, Sequence[float]], warmup: int) -> Chart:
     y: Spec = {
         "type": "quantitative",
         "title": title_with("step time", unit) + (", log" if spread > SPIKE else ""),
-        "scale": {"domain": [0, max(everything) / unit.size * 1.06], "nice": False},
+        "scale": {"domain": [0, max(everything) / unit.size * HEADROOM], "nice": False},
     }
     if spread > SPIKE:
-        low, high = min(everything) / unit.size / 1.6, max(everything) / unit.size * 1.2
+        low = min(everything) / unit.size / 1.6
+        high = max(everything) / unit.size
+        high *= (high / low) ** (HEADROOM - 1)
         y["scale"] = {"type": "log", "domain": [low, high], "nice": False}
         y["axis"] = {"values": [tick for tick in _LOG_TICKS if low <= tick <= high], "format": "~g"}
     names = list(strips)
@@ -140,15 +155,16 @@ def step_strip(strips: Mapping[str, Sequence[float]], warmup: int) -> Chart:
             "text": "warm-up",
             "align": "left",
             "dx": 3,
-            "y": "height",
-            "dy": -7,
+            "y": 0,
+            "dy": 7,
+            "fontSize": 10,
             "color": FAINT,
             "aria": False,
         },
         "encoding": {"x": {"field": "x", **x}},
     }
     marks = _marks(names, x, y, size=34)
-    return chart_of([*([ground, name] if warmup else []), marks], names, values=values, height=210)
+    return chart_of([*([ground, name] if warmup else []), marks], names, values=values, height=200)
 
 
 def scatter(points: Sequence[Point], x_title: str, y_title: str, line: Line | None = None) -> Chart:
@@ -181,8 +197,8 @@ def _series_layers(
     points: Sequence[Point], unit: Unit, x: Spec, y: Spec, *, connected: bool = True
 ) -> list[Spec]:
     """Lines through what is comparable, intervals, and markers on top."""
-    values = records_of(points, unit)
     names = series_names(points)
+    values = _apart(records_of(points, unit), names, x.get("scale", {}))
     at: Spec = {"x": {"field": "x", **x}, "y": {"field": "y", **y}}
     colour = _by_series(names, SERIES)
     # One layer per series: a dash by encoding would cut up the outline of the symbols in the legend too.
@@ -211,6 +227,19 @@ def _series_layers(
     return [*(lines if connected else []), intervals, marks]
 
 
+def _apart(records: list[Spec], names: Sequence[str], scale: Spec) -> list[Spec]:
+    """Series a little beside each other, or one hides the other; ticks stand at the true values."""
+    if len(names) < 2 or "domain" not in scale:
+        return records
+    low, high = scale["domain"]
+    shift = min(BESIDE, BESIDE_ALL / len(names))
+    for record in records:
+        part = shift * (names.index(record["series"]) - (len(names) - 1) / 2)
+        logarithmic = scale.get("type") == "log"
+        record["x"] = record["x"] * (high / low) ** part if logarithmic else record["x"] + (high - low) * part
+    return records
+
+
 def _by_series(names: Sequence[str], values: Sequence[Any]) -> Spec:
     """One channel that tells series apart; the channels of all layers share one legend."""
     scale = {"domain": list(names), "range": list(values)}
@@ -218,7 +247,7 @@ def _by_series(names: Sequence[str], values: Sequence[Any]) -> Spec:
         "field": "series",
         "type": "nominal",
         "scale": scale,
-        "legend": LEGEND if len(names) > 1 else None,
+        "legend": {**LEGEND, "offset": TITLE_PX} if len(names) > 1 else None,
     }
 
 

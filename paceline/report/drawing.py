@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import html
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ ASSETS = Path(__file__).parent / "assets"
 VEGA_LITE = "5.21"
 # A letter of a legend on average, its symbol with the gaps around it, and the axis beside the plot.
 LETTER_PX, SYMBOL_PX, AXIS_PX = 5.8, 34, 46
+LEGEND_ROW_PX, NOTE_ROW_PX = 18, 16
+# A chart is made no lower than this, axes included: nothing can be read off a flatter one.
+LOWEST_PX = 105
 
 _LABELLED = re.compile(r'<path aria-label="([^"]*)"([^>]*)/>')
 _ACCESSIBILITY = re.compile(r' (?:aria-[a-z]+|role|class)="[^"]*"')
@@ -42,9 +46,18 @@ class Chart:
     names: tuple[str, ...] = ()
 
     def draw(self, width_px: int, height_scale: float = 1.0) -> str:
-        height_px = round(self.spec["height"] * height_scale)
+        columns = self._legend_columns(width_px)
+        full_px = self.spec["height"]
+        # Only the plot gives way: what is written around it needs its room at every scale.
+        legend_px = LEGEND_ROW_PX * math.ceil(len(self.names) / columns) if len(self.names) > 1 else 0
+        notes_px = NOTE_ROW_PX * len(self.spec.get("title", {}).get("text", ()))
+        height_px = round(max(full_px * height_scale, min(full_px, LOWEST_PX)) + legend_px + notes_px)
         config = self.spec["config"]
-        config = {**config, "legend": {**config["legend"], "columns": self._legend_columns(width_px)}}
+        config = {
+            **config,
+            "legend": {**config["legend"], "columns": columns, "labelLimit": width_px - 2 * SYMBOL_PX},
+            "axis": {**config["axis"], "labelLimit": width_px * 0.45},
+        }
         sized = {**self.spec, "width": width_px, "height": height_px, "config": config}
         return _accessible(_vl_convert().vegalite_to_svg(sized, vl_version=VEGA_LITE))
 

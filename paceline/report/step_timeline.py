@@ -35,6 +35,8 @@ LANE_PX, GAP_PX, GROUP_GAP_PX, TOP_PX, AXIS_PX = 18.0, 3.0, 10.0, 6.0, 22.0
 SHARE_PX = 44.0
 TICK_PX = 58.0
 LETTER_PX = 6.0
+# Three lanes each fill a page.
+MOST_RANKS = 8
 # Nearer spans are drawn as one: the eye cannot tell, and thousands of operators would fill the file.
 MERGE_PX = 0.7
 
@@ -89,7 +91,10 @@ class Timeline:
 
 
 def step_timeline(run: RunRecord, step: int = -1) -> Timeline | None:
-    """Compute, communication and idle of every rank in one profiled step; None without a timeline."""
+    """Compute, communication and idle of each rank in one profiled step; None without a timeline.
+
+    Of more ranks than a page holds, MOST_RANKS, evenly spaced, the first and the last among them.
+    """
     steps = {
         rank.rank: rank.facts["timeline"]["steps"][step]
         for rank in run.ranks
@@ -104,7 +109,8 @@ def step_timeline(run: RunRecord, step: int = -1) -> Timeline | None:
     if one_clock:
         length_s = max(found["end_s"] for found in steps.values()) - min(begins_s)
     lanes: list[Lane] = []
-    for rank, found in sorted(steps.items()):
+    for rank in _spaced(sorted(steps)):
+        found = steps[rank]
         zero_s = min(begins_s) if one_clock else found["start_s"]
         spans = {kind: _spans_of(found, kind, zero_s) for kind in ("compute", "communication")}
         idle = _gaps(
@@ -118,6 +124,12 @@ def step_timeline(run: RunRecord, step: int = -1) -> Timeline | None:
 def device_timeline(busy: Sequence[tuple[str, Sequence[Span]]], length_s: float) -> Timeline:
     """One lane per device: what shows that a model cut into layers keeps one device busy at a time."""
     return Timeline(tuple(Lane(name, "compute", tuple(spans)) for name, spans in busy), length_s)
+
+
+def _spaced(ranks: Sequence[int]) -> list[int]:
+    if len(ranks) <= MOST_RANKS:
+        return list(ranks)
+    return [ranks[round(place * (len(ranks) - 1) / (MOST_RANKS - 1))] for place in range(MOST_RANKS)]
 
 
 def busy_share(spans: Sequence[Span], length_s: float) -> float:
@@ -195,7 +207,8 @@ def _draw_axis(left_px: float, y: float, scale: float, length_s: float) -> list[
 
 
 def _ticks(length_s: float, most: int) -> list[float]:
-    """At most `most` multiples of 1, 2 or 5 × 10ⁿ, the last one clear of the right edge."""
-    magnitude = 10.0 ** math.floor(math.log10(length_s / most))
-    step = next(m * magnitude for m in (1, 2, 5, 10) if length_s / (m * magnitude) <= most)
-    return [index * step for index in range(int(length_s * 0.95 / step) + 1)]
+    """At most `most` multiples of 1, 2 or 5 × 10ⁿ beside 0, the last one clear of the right edge."""
+    room_s = length_s * 0.95
+    magnitude = 10.0 ** math.floor(math.log10(room_s / most))
+    step = next(m * magnitude for m in (1, 2, 5, 10) if room_s / (m * magnitude) < most + 1)
+    return [index * step for index in range(int(room_s / step) + 1)]

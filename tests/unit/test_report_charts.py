@@ -93,6 +93,52 @@ def test_warm_up_steps_are_marked_and_a_spike_makes_the_axis_logarithmic() -> No
     assert ", log" not in step_strip({"one": [0.03, 0.02, 0.02, 0.02]}, warmup=1).draw(340)
 
 
+def plot_height(svg: str) -> float:
+    """Of what lies within the axes."""
+    (height,) = re.findall(r'<path d="M0,0h[\d.]+v([\d.]+)h-[\d.]+Z"/>', svg)
+    return float(height)
+
+
+def test_legends_and_notes_do_not_take_the_room_of_the_plot() -> None:
+    bare = speedup([Point(1, ratio(1.0)), Point(2, ratio(1.7))])
+    wild = Metric(0.9, 0.01, 99.0, 2, "ratio")
+    full = speedup([
+        Point(world, wild if world == 4 else ratio(1.0), f"accum-steps {n}, precision float32", world == 4)
+        for world in (1, 2, 4)
+        for n in range(4)
+    ])  # fmt: skip
+    for scale in (1.0, 0.6):
+        assert plot_height(full.draw(310, scale)) > 0.8 * plot_height(bare.draw(310, scale))
+    assert plot_height(bare.draw(310, 0.1)) > 40
+
+
+def test_title_of_the_value_axis_is_not_cut_off_on_a_low_chart() -> None:
+    svg = step_strip({"one": [0.9, 0.02, 0.02, 0.02]}, warmup=1).draw(310, 0.3)
+    (title,) = re.findall(r"<text[^>]*>step time, ms, log</text>", svg)
+    assert "rotate" not in title
+
+
+def test_what_warm_up_means_stands_above_its_steps() -> None:
+    for spike in (0.9, 0.03):
+        svg = step_strip({"one": [spike, 0.02, 0.02, 0.02]}, warmup=1).draw(310, 0.6)
+        (label,) = re.findall(r'translate\([\d.]+,([\d.]+)\)"[^>]*>warm-up', svg)
+        (mark,) = re.findall(r'translate\([\d.]+,([\d.]+)\)"[^>]*><title>one, step 0', svg)
+        assert float(mark) - float(label) > 4  # the label's foot, the middle of the mark
+
+
+def test_series_stand_beside_each_other_not_on_each_other() -> None:
+    points = [Point(n, seconds(0.01 * n), name) for n in (4, 8, 16) for name in ("with", "without")]
+    svg = against(points, "ACCUM_STEPS", "step time").draw(310)
+    places = [
+        float(x)
+        for name in ("with", "without")
+        for x in re.findall(rf'translate\(([\d.]+),[\d.]+\)"[^>]*><title>8, {name}:', svg)
+    ]
+    assert 5 < places[1] - places[0] < 15
+    # The ticks stay where the numbers are.
+    assert re.findall(r'text-anchor="middle"[^>]*>(4|8|16)</text>', svg) == ["4", "8", "16"]
+
+
 def test_metric_without_an_interval_is_drawn_as_a_point() -> None:
     nan = float("nan")
     svg = against([Point(1, Metric(0.02, nan, nan, 1, "s")), Point(2, seconds(0.03))], "n", "time").draw(340)

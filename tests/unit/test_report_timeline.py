@@ -9,7 +9,7 @@ import pytest
 from report_samples import make_study, profiled_rank
 from synthetic import make_run
 
-from paceline.report.step_timeline import Span, busy_share, device_timeline, step_timeline
+from paceline.report.step_timeline import MOST_RANKS, Span, busy_share, device_timeline, step_timeline
 from paceline.report.transfers import Transfers
 
 
@@ -60,6 +60,35 @@ def test_labels_of_the_axis_do_not_collide_on_a_phone() -> None:
     places = sorted(float(x) for x in re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="middle"', svg))
     assert len(places) >= 2
     assert min(b - a for a, b in pairwise(places)) > 45
+
+
+@pytest.mark.parametrize("width", [310, 340, 680])
+def test_every_timeline_has_a_scale(width: int) -> None:
+    for tenths in range(10, 100):
+        svg = device_timeline([("rank 0", [Span(0, 0.01)])], tenths * 1e-3).draw(width)
+        assert re.search(r">[\d.]+ ms</text>", svg), f"{tenths} ms"
+
+
+def test_world_of_many_ranks_is_shown_by_some() -> None:
+    run = make_run(world=64, ranks=[profiled_rank(rank, 0.02, communicates=True) for rank in range(64)])
+    timeline = step_timeline(run)
+    assert timeline is not None
+    groups = list(dict.fromkeys(lane.group for lane in timeline.lanes))
+    assert len(groups) == MOST_RANKS
+    assert (groups[0], groups[-1]) == ("rank 0", "rank 63")
+
+
+def test_many_devices_fit_beside_each_other() -> None:
+    names = tuple(f"device {number}" for number in range(8))
+    svg = Transfers(names, {("device 0", "device 1"): (1, 2**17)}).draw(310, 0.6)
+    heads = re.findall(r'<text x="([\d.]+)" y="30.0"[^>]*>([^<]*)<', svg)
+    assert [text for _, text in heads] == list("01234567")
+    assert "to device<" in svg
+    # What does not fit into its cell is left to the tooltip.
+    assert "128 KiB</text>" not in svg
+    assert "1 copies, 128 KiB</title>" in svg
+    few = Transfers(names[:2], {("device 0", "device 1"): (1, 2**17)})
+    assert "128 KiB</text>" in few.draw(310, 0.6)
 
 
 def test_transfers_show_counts_and_bytes_and_leave_the_diagonal_empty() -> None:
