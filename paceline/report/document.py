@@ -16,7 +16,11 @@ from paceline.nearest import nearest_of
 from paceline.record import Metric
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-_INLINE = re.compile(r"`([^`\n]+)`|\*\*([^*\n]+)\*\*|@((?:figure|table):[a-z0-9][a-z0-9_-]*)")
+_ESCAPED = re.compile(r"\\([`*@])")
+_INLINE = re.compile(
+    r"\\(?P<escaped>[`*@])|`(?P<code>[^`\n]+)`|\*\*(?P<strong>(?:\\\*|[^*\n])+)\*\*"
+    r"|@(?P<target>(?:figure|table):[a-z0-9][a-z0-9_-]*)"
+)
 
 
 class Drawing(Protocol):
@@ -182,11 +186,13 @@ def split_text(text: str, labels: Mapping[str, str]) -> list[Run]:
     for found in _INLINE.finditer(text):
         if found.start() > at:
             runs.append(Run("text", text[at : found.start()]))
-        code, strong, target = found.groups()
-        if code is not None:
+        code, strong, target = found["code"], found["strong"], found["target"]
+        if found["escaped"]:
+            runs.append(Run("text", found["escaped"]))
+        elif code is not None:
             runs.append(Run("code", code))
         elif strong is not None:
-            runs.append(Run("strong", strong))
+            runs.append(Run("strong", unescaped(strong)))
         elif target in labels:
             runs.append(Run("reference", labels[target], target))
         else:
@@ -195,6 +201,31 @@ def split_text(text: str, labels: Mapping[str, str]) -> list[Run]:
     if at < len(text):
         runs.append(Run("text", text[at:]))
     return runs
+
+
+def marked_notes(table: Table) -> list[tuple[str, str]]:
+    """The notes, each after the mark of a cell that it begins with: a mark is raised wherever it stands."""
+    marks = {as_cell(cell).mark for row in table.rows for cell in row} - {""}
+    notes = []
+    for note in table.notes:
+        mark, space, rest = note.partition(" ")
+        notes.append((mark, rest) if mark in marks and space else ("", note))
+    return notes
+
+
+def as_text(found: str) -> str:
+    """What a script, a shell or an error message said, so that no letter of it is read as markup."""
+    return re.sub(r"[`*@]", r"\\\g<0>", found)
+
+
+def as_code(found: str) -> str:
+    """The same as code, which knows no escapes."""
+    return f"`{' '.join(found.replace('`', chr(39)).split()) or ' '}`"
+
+
+def unescaped(text: str) -> str:
+    """A text of `as_text` as it was, for files without markup."""
+    return _ESCAPED.sub(r"\1", text)
 
 
 def as_cell(cell: Cell | str) -> Cell:

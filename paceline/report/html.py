@@ -24,12 +24,14 @@ from paceline.report.document import (
     SideBySide,
     Table,
     as_cell,
+    marked_notes,
     number,
     split_text,
 )
 from paceline.report.drawing import ASSETS, MissingPackage
 from paceline.report.formula import draw_formula
 from paceline.report.palette import css_variables, follow_theme, hatch
+from paceline.report.words import BREAK, keep_units, may_break
 
 WIDE_PX, HALF_PX = 680, 340
 
@@ -65,7 +67,7 @@ class _Page:
 
     def front(self) -> list[str]:
         document = self.document
-        lines = ["<header>", f"<h1>{escape(document.title)}</h1>"]
+        lines = ["<header>", f"<h1>{_flow(document.title)}</h1>"]
         if document.subtitle:
             lines.append(f'<p class="subtitle">{self.inline(document.subtitle)}</p>')
         if document.author:
@@ -146,13 +148,13 @@ class _Page:
             )
             lines.append(f"<tr>{''.join(cells)}</tr>")
         lines += ["</tbody>", "</table>", "</div>"]
-        lines += [f'<p class="notes">{self.inline(note)}</p>' for note in table.notes]
+        for mark, note in marked_notes(table):
+            lines.append(f'<p class="notes">{_raised(mark)}{" " * bool(mark)}{self.inline(note)}</p>')
         return [*lines, "</figure>"]
 
     def cell(self, cell: Cell, numeric: bool, *, is_first: bool) -> str:
         small = f"<small>{escape(cell.small)}</small>" if cell.small else ""
-        mark = f"<sup>{escape(cell.mark)}</sup>" if cell.mark else ""
-        inside = f"{escape(cell.text)}{mark}{small}"
+        inside = f"{_flow(cell.text)}{_raised(cell.mark)}{small}"
         if is_first:
             return f'<th scope="row"{_number_class(numeric)}>{inside}</th>'
         return f'<td class="{"number" if numeric else "text"}">{inside}</td>'
@@ -160,7 +162,7 @@ class _Page:
     def inline(self, text: str) -> str:
         parts = []
         for run in split_text(text, self.labels):
-            inside = escape(run.text)
+            inside = _flow(run.text)
             match run.kind:
                 case "code":
                     inside = f"<code>{inside}</code>"
@@ -170,6 +172,15 @@ class _Page:
                     inside = f'<a href="#{run.target.replace(":", "-")}">{inside}</a>'
             parts.append(inside)
         return "".join(parts)
+
+
+def _flow(text: str) -> str:
+    # Not the invisible letter itself, which would be copied along.
+    return escape(may_break(keep_units(text))).replace(BREAK, "<wbr>")
+
+
+def _raised(mark: str) -> str:
+    return f"<sup>{escape(mark)}</sup>" if mark else ""
 
 
 def _number_class(numeric: bool) -> str:

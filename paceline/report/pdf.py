@@ -27,20 +27,22 @@ from paceline.report.document import (
     SideBySide,
     Table,
     as_cell,
+    marked_notes,
     number,
     split_text,
 )
 from paceline.report.drawing import ASSETS, MissingPackage
 from paceline.report.formula import load_typst
 from paceline.report.palette import hatch
+from paceline.report.words import keep_units, may_break
 
 # Text in points and height of figures: figures give way first, text never falls below what can be read.
 SIZES = ((10.5, 1.0), (10.5, 0.85), (10.5, 0.7), (10.0, 0.7), (9.5, 0.65), (9.0, 0.6))
 # The text's width on A4, and how wide a figure is drawn for it: labels come out at about 8 pt.
 WIDE_PX, HALF_PX, PT_PER_PX = 640, 310, 0.75
 
-# Letters that a line of a table holds; intervals stand beside their values where there is room.
-LETTERS = 104
+# Letters of one point that a line of a table holds; intervals stand beside their values where there is room.
+LETTERS = 1090
 
 # Scripts that the fonts we carry do not have: a name in one of them is set with the machine's fonts, if any.
 _BEYOND_OUR_FONTS = re.compile("[\u0530-\u1dff\u2e80-\U0010ffff]")
@@ -79,7 +81,7 @@ def num_pages(pdf: bytes) -> int:
 
 def _compile(document: Document, font_size_pt: float, figure_scale: float) -> bytes:
     typst = load_typst()
-    plain = _Plain(document, figure_scale).document() | {"font_size": font_size_pt}
+    plain = _Plain(document, font_size_pt, figure_scale).document() | {"font_size": font_size_pt}
     data = json.dumps(plain, ensure_ascii=False)
     content: bytes = typst.compile(
         ASSETS / "report.typ",
@@ -95,8 +97,9 @@ def _compile(document: Document, font_size_pt: float, figure_scale: float) -> by
 class _Plain:
     """The document as the template reads it: text cut into runs, figures drawn."""
 
-    def __init__(self, document: Document, figure_scale: float) -> None:
+    def __init__(self, document: Document, font_size_pt: float, figure_scale: float) -> None:
         self._document = document
+        self._letters = int(LETTERS / font_size_pt)
         self._figure_scale = figure_scale
         self._labels = number(document)
 
@@ -116,7 +119,7 @@ class _Plain:
         }
 
     def runs(self, text: str) -> list[dict[str, str]]:
-        return [asdict(run) for run in split_text(text, self._labels)]
+        return [asdict(run) | {"text": _flow(run.text)} for run in split_text(text, self._labels)]
 
     def blocks(self, blocks: Sequence[Block]) -> list[dict[str, Any]]:
         return [self.block(block) for block in blocks]
@@ -132,7 +135,7 @@ class _Plain:
             case Formula(math, text):
                 return {"kind": "formula", "math": math, "text": text}
             case Table():
-                return self.table(block, LETTERS)
+                return self.table(block, self._letters)
             case Figure():
                 return self.figure(block, WIDE_PX)
             case SideBySide(left, right):
@@ -141,7 +144,11 @@ class _Plain:
                 return {"kind": "question", "text": self.runs(text), "answer": self.blocks(answer)}
 
     def half(self, block: Figure | Table) -> dict[str, Any]:
-        return self.figure(block, HALF_PX) if isinstance(block, Figure) else self.table(block, LETTERS // 2)
+        return (
+            self.figure(block, HALF_PX)
+            if isinstance(block, Figure)
+            else self.table(block, self._letters // 2)
+        )
 
     def figure(self, figure: Figure, width_px: int) -> dict[str, Any]:
         alt = figure.alt
@@ -170,13 +177,20 @@ class _Plain:
                 {"heading": self.runs(column.heading), "numeric": column.numeric, "beside": is_beside}
                 for column, is_beside in zip(table.columns, beside, strict=True)
             ],
-            "rows": [[{"text": c.text, "small": c.small, "mark": c.mark} for c in row] for row in cells],
-            "notes": [self.runs(note) for note in table.notes],
+            "rows": [
+                [{"text": _flow(c.text), "small": _flow(c.small), "mark": c.mark} for c in row]
+                for row in cells
+            ],
+            "notes": [{"mark": mark, "text": self.runs(note)} for mark, note in marked_notes(table)],
         }
 
     def named(self, kind: str, name: str, caption: str) -> Mapping[str, Any]:
         key = f"{kind}:{name}"
         return {"kind": kind, "key": key, "label": self._labels[key], "caption": self.runs(caption)}
+
+
+def _flow(text: str) -> str:
+    return may_break(keep_units(text))
 
 
 def _width_beside(columns: Sequence[Column], cells: Sequence[Sequence[Cell]]) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 
 from paceline.quantity import format_bytes
 from paceline.record import RunRecord
+from paceline.report.document import as_code, as_text
 
 LOG_OPTIONS = ("--log-dir", "--redirects")
 
@@ -22,9 +23,9 @@ def describe_runs(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
     """What stands below a report's title."""
     newest = max(runs, key=lambda run: run.started)
     about = [
-        ("Program", ", ".join(f"`{program}`" for program in dict.fromkeys(run.program for run in runs))),
-        ("Machine", describe_machine_line(newest.machine)),
-        ("Software", describe_software(newest)),
+        ("Program", ", ".join(map(as_code, dict.fromkeys(run.program for run in runs)))),
+        ("Machine", as_text(describe_machine_line(newest.machine))),
+        ("Software", as_text(describe_software(newest))),
         ("Measured", _describe_times(runs)),
     ]
     if newest.options.get("steps") is not None:
@@ -36,7 +37,7 @@ def describe_runs(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
         ))  # fmt: skip
     commits = sorted({run.git_commit for run in runs if run.git_commit})
     if commits:
-        about.append(("Revision", ", ".join(f"`{commit}`" for commit in commits)))
+        about.append(("Revision", ", ".join(map(as_code, commits))))
     return [(name, text) for name, text in about if text]
 
 

@@ -15,10 +15,12 @@ from paceline.record import SAMPLED, WARMUP, Row, RunRecord
 from paceline.report.bar_charts import bars, memory_stack
 from paceline.report.chart_parts import Point
 from paceline.report.charts import SHAPES, against, speedup, step_strip
-from paceline.report.document import Figure
+from paceline.report.document import Figure, as_code, as_text
 from paceline.report.labels import Labels, split_arguments
-from paceline.report.step_timeline import step_timeline
+from paceline.report.step_timeline import MOST_RANKS, step_timeline
 
+# More would not fit on a page.
+MOST_BARS = 24
 INTERVALS = "Upright lines are 95 % intervals"
 
 
@@ -37,7 +39,7 @@ def speedup_figure(rows: Sequence[Row]) -> Figure | None:
         "speedup",
         f"Speedup against the smallest world; dashed: as many times faster as there are ranks. {INTERVALS}.",
         f"Speedup over the number of ranks. The largest is {best.metrics['speedup'].median:.2f} "
-        f"on {best.world} ranks.",
+        f"on {best.world} rank{'s' * (best.world != 1)}.",
         speedup(points),
     )
 
@@ -60,7 +62,7 @@ def sweep_figure(rows: Sequence[Row]) -> Figure | None:
     ]
     return Figure(
         "sweep",
-        f"Step time against `{name}`. {INTERVALS}.",
+        f"Step time against {as_code(name)}. {INTERVALS}.",
         f"Step time over {name}, one line for each of: {', '.join(dict.fromkeys(series)) or 'the study'}.",
         against(points, name, "step time"),
     )
@@ -72,11 +74,16 @@ def bars_figure(rows: Sequence[Row]) -> Figure | None:
     if len(timed) < 2:
         return None
     labels = Labels(timed)
-    points = [Point(labels.name(row), row.metrics["step_time_s"], apart=row.oversubscribed) for row in timed]
+    shown = sorted(timed, key=lambda row: row.metrics["step_time_s"].median)[:MOST_BARS]
+    points = [
+        Point(labels.name(row), row.metrics["step_time_s"], apart=row.oversubscribed)
+        for row in timed
+        if row in shown
+    ]
     return Figure(
         "step-time",
-        "Step time. Thin lines are 95 % intervals.",
-        f"Step times of {len(timed)} configurations; the values are in the table.",
+        f"Step time{_of_all(len(shown), len(timed), 'fastest')}. Thin lines are 95 % intervals.",
+        f"Step times of {len(shown)} configurations; the values are in the table.",
         bars(points, "step time"),
     )
 
@@ -94,11 +101,13 @@ def memory_figure(rows: Sequence[Row]) -> Figure | None:
             stacks.append((labels.name(row), split))
     if not stacks:
         return None
+    shown = sorted(stacks, key=lambda stack: -sum(stack[1].values()))[:MOST_BARS]
     return Figure(
         "memory",
-        "Tensor memory of the fullest rank at its peak, by what it is for.",
-        f"Peak memory of {len(stacks)} configurations, divided into categories; the values are in the table.",
-        memory_stack(stacks),
+        "Tensor memory of the fullest rank at its peak, by what it is for"
+        f"{_of_all(len(shown), len(stacks), 'fullest')}.",
+        f"Peak memory of {len(shown)} configurations, divided into categories; the values are in the table.",
+        memory_stack([stack for stack in stacks if stack in shown]),
     )
 
 
@@ -107,7 +116,7 @@ def strip_figure(runs: Sequence[RunRecord]) -> Figure | None:
     labels = Labels(runs)
     chosen: dict[str, RunRecord] = {}
     for run in runs:
-        if run.status == "ok" and aligned(run, "step_time_s").size:
+        if run.status == "ok" and np.isfinite(aligned(run, "step_time_s")).any():
             chosen.setdefault(labels.name(run), run)
     ordered = sorted(chosen.items(), key=lambda entry: (entry[1].oversubscribed, entry[1].world))
     picked = [*ordered[:2], *ordered[-2:]] if len(ordered) > 4 else ordered
@@ -130,13 +139,18 @@ def timeline_figure(runs: Sequence[RunRecord]) -> Figure | None:
     run = max(profiled, key=lambda run: (not run.oversubscribed, run.world))
     timeline = step_timeline(run)
     assert timeline is not None
+    of_many = f" Shown are {MOST_RANKS} of the {run.world} ranks." if run.world > MOST_RANKS else ""
     return Figure(
         "timeline",
-        f"One step of {Labels(runs).name(run)}: what each rank computes, sends, and when it does neither. "
-        "At the right the share of the step.",
+        f"One step of {as_text(Labels(runs).name(run))}: what each rank computes, sends, and when it does "
+        f"neither. At the right the share of the step.{of_many}",
         f"Timeline of one step on {run.world} ranks with lanes for compute, communication and idle.",
         timeline,
     )
+
+
+def _of_all(num_shown: int, num_known: int, which: str) -> str:
+    return f" of the {num_shown} {which} configurations of {num_known}" if num_shown < num_known else ""
 
 
 def _step_times(run: RunRecord) -> list[float]:

@@ -23,6 +23,7 @@ from paceline.report.document import (
     Section,
     SideBySide,
     Table,
+    as_text,
 )
 from paceline.report.labels import Labels
 from paceline.report.provenance import describe_commands, describe_runs, find_caveats
@@ -63,11 +64,12 @@ def build_study_report(
         Section("What did not run", _failures(rows)),
         Section("To repeat it", _commands(command, runs)),
     ]
-    num_rows = f"{len(rows)} configuration{'s' * (len(rows) != 1)}"
+    num_rows = _counted(len(rows), "configuration")
     num_rounds = max((row.rounds for row in rows), default=0)
     return Document(
         title=name,
-        subtitle=f"A study of {num_rows}, measured in {num_rounds} round{'s' * (num_rounds != 1)}",
+        subtitle=f"A study of {num_rows}"
+        + (f", measured in {_counted(num_rounds, 'round')}" * bool(num_rounds)),
         author=author,
         about=describe_runs(runs),
         caveats=find_caveats(runs),
@@ -76,18 +78,24 @@ def build_study_report(
     )
 
 
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
 def _findings(rows: Sequence[Row]) -> list[Block]:
     labels = Labels(rows)
     items = []
     for finding, where in collect_findings(rows):
-        others = [labels.name(row) for row in where[1:]]
+        first, *others = (as_text(labels.name(row)) for row in where)
         listed = f": {'; '.join(others)}" if len(others) <= 2 else f" in {len(others)} other configurations"
         also = f" Also{listed}." if others else ""
-        items.append(f"**{labels.name(where[0])}**: {finding.text}{also} (`{finding.code}`)")
+        items.append(f"**{first}**: {as_text(finding.text)}{also} (`{finding.code}`)")
     return [Bullets(items)] if items else [Paragraph("Nothing stands out: no rule of the list applied.")]
 
 
 def _times(rows: Sequence[Row]) -> list[Block]:
+    if not _any_known(TIMES, rows):
+        return []
     blocks: list[Block] = [
         _table("times", "Step time and what follows from it; in small the 95 % interval.", TIMES, rows)
     ]
@@ -102,7 +110,9 @@ def _inside(rows: Sequence[Row], runs: Sequence[RunRecord]) -> list[Block]:
         blocks.append(_table_of_parts("phases", "The parts of a step, mean over ranks.", PHASES, rows))
     if _any_known(COMMUNICATION, rows):
         caption = "Communication per optimizer step, from the sampled steps."
-        blocks.append(_table("communication", caption, COMMUNICATION, rows))
+        # One rank sends nothing: a line of dashes.
+        sending = [row for row in rows if _any_known(COMMUNICATION, [row])]
+        blocks.append(_table("communication", caption, COMMUNICATION, sending))
     return blocks
 
 
@@ -154,7 +164,7 @@ def _with_names(
 ) -> Table:
     """One line per configuration; one that failed says so in its empty cells."""
     labels = Labels(rows)
-    first = [Column(heading, numeric=heading == "ranks") for heading in labels.columns()]
+    first = [Column(as_text(heading), numeric=heading == "ranks") for heading in labels.columns()]
     lines: list[list[Cell | str]] = []
     for row, measured in zip(rows, cells, strict=True):
         mark = OVERSUBSCRIBED if row.oversubscribed else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 
-from paceline.report.document import Cell, Table, as_cell
+from paceline.report.document import Cell, Table, as_cell, unescaped
 
 
 def to_csv(table: Table) -> str:
@@ -20,7 +20,8 @@ def to_csv(table: Table) -> str:
     heading: list[str] = []
     for column, has_metric in zip(table.columns, measured, strict=True):
         more = ("low", "high", "unit") if has_metric else ()
-        heading += [column.heading, *(f"{column.heading} {name}" for name in more)]
+        named = unescaped(column.heading)
+        heading += [named, *(f"{named} {name}" for name in more)]
     writer.writerow(heading)
     for row in rows:
         fields: list[str] = []
@@ -37,7 +38,7 @@ def to_markdown(table: Table) -> str:
     lines = [
         f"**{table.caption}**",
         "",
-        line([_escape(column.heading) for column in table.columns]),
+        line([_escape(unescaped(column.heading)) for column in table.columns]),
         line(["---:" if column.numeric else "---" for column in table.columns]),
         *(line([_escape(_plain(as_cell(cell))) for cell in row]) for row in table.rows),
     ]

@@ -18,9 +18,13 @@ from paceline.report.document import (
     Paragraph,
     Section,
     Table,
+    as_code,
+    as_text,
+    marked_notes,
     number,
     split_text,
     tables_of,
+    unescaped,
 )
 from paceline.report.table_files import to_csv, to_markdown
 
@@ -50,6 +54,24 @@ def test_text_is_cut_into_runs_and_references_are_resolved() -> None:
 def test_text_that_only_looks_like_markup_stays_as_it_is() -> None:
     assert "".join(run.text for run in split_text(NASTY, {})) == NASTY
     assert [run.kind for run in split_text("2 ** 3, a ` b", {})] == ["text"]
+
+
+@pytest.mark.parametrize(
+    "found", [NASTY, "**a** `b` @figure:x @table:y", "C:\\dir\\*.py \\`x", "*", "`", "@figure:a**"]
+)
+def test_what_a_script_said_is_no_markup(found: str) -> None:
+    runs = split_text(f"**{as_text(found)}**: {as_text(found)}", {})
+    assert (runs[0].kind, runs[0].text) == ("strong", found)
+    assert "".join(run.text for run in runs[1:]) == f": {found}"
+    assert {run.kind for run in runs[1:]} == {"text"}
+    assert unescaped(as_text(found)) == found
+    ((kind, text),) = {(run.kind, run.text) for run in split_text(as_code(found), {})}
+    assert (kind, text) == ("code", " ".join(found.replace("`", "'").split()))
+
+
+def test_note_begins_with_the_mark_of_a_cell() -> None:
+    table = Table("t", "", [Column("n")], [[Cell("1", mark="a")]], ["a not measured.", "b is a letter."])
+    assert marked_notes(table) == [("a", "not measured."), ("", "b is a letter.")]
 
 
 def test_reference_to_nothing_names_the_nearest() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import html
+import re
 import sys
 from pathlib import Path
 
 import pytest
-from report_samples import NASTY, make_study
+from report_samples import MACHINE, NASTY, make_study, profiled_rank
+from synthetic import make_run
 from typer.testing import CliRunner
 
 from paceline.analyse import summarise
@@ -15,7 +18,9 @@ from paceline.cli.report import add_to
 from paceline.explain import explain
 from paceline.record import RunRecord
 from paceline.report import drawing
-from paceline.report.document import Bullets, Code, Document, figures_of, tables_of, walk
+from paceline.report.document import Bullets, Code, Document, as_cell, figures_of, tables_of, walk
+from paceline.report.html import render_html
+from paceline.report.pdf import PT_PER_PX, WIDE_PX
 from paceline.report.study_report import build_study_report
 from paceline.report.write import write_report
 from paceline.store import Store
@@ -111,15 +116,64 @@ def test_reversed_numbers_reverse_the_report(tmp_path: Path) -> None:
         reports.append(build(make_study(times), tmp_path / name))
     faster, slower = reports
     assert "1.90 on 2 ranks" in figures_of(faster)[0].alt
-    assert "1.00 on 1 ranks" in figures_of(slower)[0].alt
+    assert "1.00 on 1 rank." in figures_of(slower)[0].alt
     assert "no_speedup" in findings_of(slower)
     assert "no_speedup" not in findings_of(faster)
 
 
 def test_study_of_a_single_failure_is_a_report_too(tmp_path: Path) -> None:
     document = build(make_study({}), tmp_path)
-    assert [table.name for table in tables_of(document)] == ["times", "failures"]
+    # No table without a number in it.
+    assert [table.name for table in tables_of(document)] == ["failures"]
+    assert document.subtitle == "A study of 1 configuration"
     assert write_report(document, tmp_path / "out").paths
+
+
+def test_names_that_read_like_markup_are_shown_as_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("typst")
+    evil = "a`b`**c** @figure:none @table:times <script>alert(1)</script> #panic() \u0646\u0645"
+    runs = make_study(FASTER)
+    for place, run in enumerate(runs):
+        run.program = f"{evil}.py"
+        run.arguments = ["--who", f"{evil} {place % 4}"]
+        run.machine = {**run.machine, "processor": {"model": evil}}
+    document = build(runs, tmp_path)
+    page = html.unescape(re.sub(r"<(?:wbr|/?code|/?strong)>", "", render_html(document)))
+    assert evil in findings_of_page(page)
+    assert page.count(f"2 cores, {evil}, 8.00") == 1
+    assert "<script" not in render_html(document)
+    assert write_report(document, tmp_path / "out").problems == []
+    with (tmp_path / "out/tables/times.csv").open() as file:
+        assert next(csv.DictReader(file))["who"].startswith(evil)
+
+
+def findings_of_page(page: str) -> str:
+    return page.partition("What was found")[2].partition("Times")[0]
+
+
+def test_large_study_stays_on_its_pages(tmp_path: Path) -> None:
+    pytest.importorskip("typst")
+    runs = [
+        make_run(
+            world=2,
+            ranks=[profiled_rank(rank, 0.02, communicates=True) for rank in range(2)],
+            arguments=["--precision", f"{number} bits"],
+            machine=MACHINE,
+        )
+        for number in range(40)
+    ]
+    document = build(runs, tmp_path)
+    captions = {figure.name: figure.caption for figure in figures_of(document)}
+    assert "of the 24 fullest configurations of 40" in captions["memory"]
+    assert "of the 24 fastest configurations of 40" in captions["step-time"]
+    for figure in figures_of(document):
+        (height,) = re.findall(r'height="([\d.]+)"', figure.drawing.draw(WIDE_PX))[:1]
+        assert float(height) * PT_PER_PX < 700  # of the 842 points of A4, without its margins and a caption
+
+
+def test_only_rows_that_communicate_stand_in_its_table(tmp_path: Path) -> None:
+    tables = {table.name: table for table in tables_of(build(make_study(FASTER), tmp_path))}
+    assert [as_cell(row[0]).text for row in tables["communication"].rows] == ["2", "4"]
 
 
 def test_without_the_extra_the_rest_is_written_and_the_command_named(
