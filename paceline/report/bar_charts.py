@@ -91,7 +91,9 @@ def bars(points: Sequence[Point], value_title: str) -> Chart:
     ]
     rows = len({record["x"] for record in values}) * max(len(names), 1)
     chart = chart_of(layers, names, points=points, values=values)
-    return Chart({**chart.spec, "height": 60 + 26 * rows}, chart.names)
+    return Chart(
+        {**chart.spec, "height": 60 + 26 * rows}, chart.names, max(len(record["x"]) for record in values)
+    )
 
 
 def memory_stack(stacks: Sequence[tuple[str, Mapping[str, float]]]) -> Chart:
@@ -150,4 +152,5 @@ def memory_stack(stacks: Sequence[tuple[str, Mapping[str, float]]]) -> Chart:
         },
     ]
     chart = chart_of(layers, present, values=values)
-    return Chart({**chart.spec, "height": 62 + 28 * len(stacks)}, chart.names)
+    height = 62 + 28 * len(stacks)
+    return Chart({**chart.spec, "height": height}, chart.names, max(len(name) for name, _ in stacks))

@@ -23,6 +23,8 @@ ASSETS = Path(__file__).parent / "assets"
 VEGA_LITE = "5.21"
 # A letter of a legend on average, its symbol with the gaps around it, and the axis beside the plot.
 LETTER_PX, SYMBOL_PX, AXIS_PX = 5.8, 34, 46
+# Of the width, the most that names beside the plot take.
+LEFT_SHARE = 0.45
 LEGEND_ROW_PX, NOTE_ROW_PX = 18, 16
 # A chart is made no lower than this, axes included: nothing can be read off a flatter one.
 LOWEST_PX = 105
@@ -44,6 +46,7 @@ class Chart:
 
     spec: dict[str, Any]
     names: tuple[str, ...] = ()
+    left_letters: int = 0  # of the longest label beside the plot, where these are names
 
     def draw(self, width_px: int, height_scale: float = 1.0) -> str:
         columns = self._legend_columns(width_px)
@@ -52,19 +55,23 @@ class Chart:
         legend_px = LEGEND_ROW_PX * math.ceil(len(self.names) / columns) if len(self.names) > 1 else 0
         notes_px = NOTE_ROW_PX * len(self.spec.get("title", {}).get("text", ()))
         height_px = round(max(full_px * height_scale, min(full_px, LOWEST_PX)) + legend_px + notes_px)
+        legend_width_px = width_px - self._left_px(width_px) - SYMBOL_PX
         config = self.spec["config"]
         config = {
             **config,
-            "legend": {**config["legend"], "columns": columns, "labelLimit": width_px - 2 * SYMBOL_PX},
-            "axis": {**config["axis"], "labelLimit": width_px * 0.45},
+            "legend": {**config["legend"], "columns": columns, "labelLimit": legend_width_px},
+            "axis": {**config["axis"], "labelLimit": width_px * LEFT_SHARE - 10},
         }
         sized = {**self.spec, "width": width_px, "height": height_px, "config": config}
         return _accessible(_vl_convert().vegalite_to_svg(sized, vl_version=VEGA_LITE))
 
+    def _left_px(self, width_px: int) -> float:
+        return max(AXIS_PX, min(self.left_letters * LETTER_PX + 10, width_px * LEFT_SHARE))
+
     def _legend_columns(self, width_px: int) -> int:
         """As many as fit: Vega-Lite cuts off what does not."""
         widths = [len(name) * LETTER_PX + SYMBOL_PX for name in self.names]
-        room = width_px - AXIS_PX
+        room = width_px - self._left_px(width_px)
         return len(widths) if sum(widths) <= room else max(int(room / max(widths)), 1)
 
 

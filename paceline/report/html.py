@@ -34,6 +34,8 @@ from paceline.report.palette import css_variables, follow_theme, hatch
 from paceline.report.words import BREAK, keep_units, may_break
 
 WIDE_PX, HALF_PX = 680, 340
+# A row's name of so many letters stays on one line.
+SHORT = 20
 
 
 def render_html(document: Document) -> str:
@@ -130,7 +132,7 @@ class _Page:
     def table(self, table: Table) -> list[str]:
         label, caption_id = self.labels[f"table:{table.name}"], f"caption-{table.name}"
         headings = "".join(
-            f'<th scope="col"{_number_class(column.numeric)}>{self.inline(column.heading)}</th>'
+            f'<th scope="col"{_classes(number=column.numeric)}>{self.inline(column.heading)}</th>'
             for column in table.columns
         )
         lines = [
@@ -156,7 +158,8 @@ class _Page:
         small = f"<small>{escape(cell.small)}</small>" if cell.small else ""
         inside = f"{_flow(cell.text)}{_raised(cell.mark)}{small}"
         if is_first:
-            return f'<th scope="row"{_number_class(numeric)}>{inside}</th>'
+            classes = _classes(number=numeric, short=len(cell.text) <= SHORT)
+            return f'<th scope="row"{classes}>{inside}</th>'
         return f'<td class="{"number" if numeric else "text"}">{inside}</td>'
 
     def inline(self, text: str) -> str:
@@ -183,8 +186,9 @@ def _raised(mark: str) -> str:
     return f"<sup>{escape(mark)}</sup>" if mark else ""
 
 
-def _number_class(numeric: bool) -> str:
-    return ' class="number"' if numeric else ""
+def _classes(**applies: bool) -> str:
+    names = " ".join(name for name, does in applies.items() if does)
+    return f' class="{names}"' if names else ""
 
 
 def _inline_svg(figure: Figure, width_px: int, variant: str) -> str:
