@@ -50,6 +50,12 @@ addEventListener("load", () => {{
     widest: Math.max(...shown.map(svg => svg.getBoundingClientRect().right)),
     unpainted: shown.flatMap(svg => [...svg.querySelectorAll("[fill^=var]")])
       .filter(mark => getComputedStyle(mark).fill === "none").length,
+    cut: shown.flatMap(svg => [...svg.querySelectorAll("text")].filter(text => {{
+      const [inner, outer] = [text, svg].map(one => one.getBoundingClientRect());
+      return inner.left < outer.left - 1 || inner.right > outer.right + 1
+        || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1;
+    }}).map(text => text.textContent)),
+    framed: [...page.querySelectorAll(".scroll")].filter(one => one.scrollWidth > one.clientWidth).length,
   }});
   document.body.append(out);
 }});
@@ -97,6 +103,10 @@ def test_nothing_is_wider_than_the_screen(page: str, tmp_path: Path, width: int,
     assert measured["width"] <= width
     assert measured["widest"] <= width
     assert measured["variants"] == variants
+    # No label reaches over its figure's edge.
+    assert measured["cut"] == []
+    # A phone scrolls the wide table, not the page; a laptop has room for it.
+    assert measured["framed"] == (1 if width < 600 else 0)
 
 
 def test_page_follows_the_readers_theme(page: str, tmp_path: Path) -> None:

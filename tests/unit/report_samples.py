@@ -5,7 +5,7 @@ from __future__ import annotations
 from synthetic import communication, make_rank, make_run, memory
 
 from paceline.record import Metric, RankRecord, RunRecord
-from paceline.report.bar_charts import memory_stack
+from paceline.report.bar_charts import MEMORY_FILLS, memory_stack
 from paceline.report.chart_parts import Point
 from paceline.report.charts import speedup
 from paceline.report.document import (
@@ -108,7 +108,7 @@ def make_document(num_paragraphs: int = 1, page_limit: int | None = None) -> Doc
                 "memory",
                 "Memory.",
                 "Stacked bars.",
-                memory_stack([("one", {"parameters": MIB, "other": MIB})]),
+                memory_stack([("4 ranks · accum-steps 16", dict.fromkeys(MEMORY_FILLS, MIB))]),
             ),
             Table("small", "Small.", [Column("n", numeric=True)], [["1"]]),
         ),

@@ -73,14 +73,6 @@ def test_all_memory_fills_differ_in_lightness_or_hatching() -> None:
     assert len(set(hatched)) == len(hatched) == len(names) - len(solid)
 
 
-@pytest.mark.parametrize("width", [310, 340, 680])
-def test_no_name_in_a_legend_is_cut_off(width: int) -> None:
-    names = list(MEMORY_FILLS)
-    label = "4 ranks · accum-steps 16 · precision bfloat16"
-    svg = memory_stack([(label, dict.fromkeys(names, 1.0))]).draw(width)
-    assert all(f">{name}</text>" in svg for name in names)
-
-
 def test_memory_category_without_a_fill_is_refused() -> None:
     with pytest.raises(ValueError, match="no fill for the memory category 'socks'"):
         memory_stack([("one", {"socks": 1.0})])

@@ -65,8 +65,10 @@ def test_labels_of_the_axis_do_not_collide_on_a_phone() -> None:
 @pytest.mark.parametrize("width", [310, 340, 680])
 def test_every_timeline_has_a_scale(width: int) -> None:
     for tenths in range(10, 100):
-        svg = device_timeline([("rank 0", [Span(0, 0.01)])], tenths * 1e-3).draw(width)
-        assert re.search(r">[\d.]+ ms</text>", svg), f"{tenths} ms"
+        ranks = [profiled_rank(0, tenths * 1e-3, communicates=True)]
+        timeline = step_timeline(make_run(world=1, ranks=ranks))
+        assert timeline is not None
+        assert re.search(r">[\d.]+ ms</text>", timeline.draw(width)), f"{tenths} ms"
 
 
 def test_world_of_many_ranks_is_shown_by_some() -> None:
