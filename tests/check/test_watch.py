@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import inspect
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
 
 from paceline.check.watch.declared import read_declared
 from paceline.check.watch.fingerprint import fingerprint_data, fingerprint_weights, pick
 from paceline.check.watch.graph import read_factor
 from paceline.check.watch.large_batch import CannotTellError, LossCall, MicroBatch, compare_gradients
+from paceline.check.watch.model import ModelWatch
+from paceline.check.watch.trace import Trace
 
 WEIGHT = torch.tensor([1.0, 2.0], requires_grad=True)
 
@@ -98,6 +102,23 @@ def test_what_cannot_be_recomputed_is_said() -> None:
     own.loss = None
     with pytest.raises(CannotTellError, match="not a function"):
         compare_gradients(model, [own], 1.0)
+
+
+def test_a_move_between_devices_counts_once_under_a_function_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    class PassOn(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    for name in ("to", "cuda", "cpu"):
+        monkeypatch.setattr(torch.Tensor, name, getattr(torch.Tensor, name))
+    seen: list[Any] = []
+    sink = SimpleNamespace(write=lambda event, **values: seen.append(values))
+    watch = ModelWatch(Trace(sink, __file__), lambda args, kwargs, output: None)
+    watch._watch_moves()
+    watch._stack.append(build())
+    with PassOn():
+        torch.ones(2).to("meta")
+    assert [move[:2] for move in watch._moves] == [["cpu", "meta"]]
 
 
 def test_fingerprints_differ_where_tensors_do() -> None:

@@ -41,6 +41,7 @@ class ModelWatch:
         self._stack: list[torch.nn.Module] = []
         self._layers: list[list[Any]] = []  # of this call: [name, device, autocast, type of the output]
         self._moves: list[list[Any]] = []
+        self._is_moving = False
         self._other_devices: set[str] = set()  # used by threads: DataParallel's replicas
         self._names: dict[int, str] = {}
         self._thread = threading.get_ident()
@@ -159,8 +160,13 @@ class ModelWatch:
     def _watch_move(self, move: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(move)
         def moved(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            result = move(tensor, *args, **kwargs)
-            if self._stack and self._trace.listens and result.device != tensor.device:
+            # Under a function mode, as virtual devices have one, PyTorch calls this again inside the call.
+            within, self._is_moving = self._is_moving, True
+            try:
+                result = move(tensor, *args, **kwargs)
+            finally:
+                self._is_moving = within
+            if self._stack and not within and self._trace.listens and result.device != tensor.device:
                 line = self._trace.stand().get("line")
                 self._moves.append([str(tensor.device), str(result.device), len(self._layers), line])
             return result
