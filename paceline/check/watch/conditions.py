@@ -105,19 +105,6 @@ def watch_clocks(trace: Trace) -> None:
     for name in NANOSECOND_CLOCKS:
         watch(name, 1e-9)
     timeit.default_timer = time.perf_counter
-    Event: Any = torch.Event
-    record = Event.record
-
-    @functools.wraps(record)
-    def noted_record(event: Any, *args: Any, **kwargs: Any) -> Any:
-        if trace.listens and trace.is_own(sys._getframe(1).f_code.co_filename):
-            trace.write("clock", function="Event.record", value_s=None)
-        return record(event, *args, **kwargs)
-
-    try:
-        Event.record = noted_record
-    except TypeError:  # a class in C takes no new methods
-        return
 
 
 def watch_waits(trace: Trace) -> None:
@@ -135,10 +122,12 @@ def watch_waits(trace: Trace) -> None:
 
         setattr(owner, name, noted)
 
-    watch(torch.accelerator, "synchronize")
-    watch(torch.cuda, "synchronize")
-    watch(torch.Tensor, "item")
-    watch(torch.Tensor, "tolist")
+    for owner in (torch.accelerator, torch.cuda, torch.get_device_module()):
+        watch(owner, "synchronize")
+    watch(torch.cuda.Stream, "synchronize")
+    watch(dist, "barrier")
+    for name in ("item", "tolist", "cpu", "__float__"):
+        watch(torch.Tensor, name)
 
 
 def watch_prints(trace: Trace) -> None:
