@@ -84,6 +84,8 @@ class Seen:
     num_ranks: int  # that were started
     failure: str | None = None  # why the script did not come to its end
     failure_line: int | None = None
+    out_of_time: bool = False  # that is why
+    still_busy: bool = False  # it was observed at work near the end of its time
     own_fault: bool = False  # the failure is Paceline's, not the script's
 
     @property
@@ -159,11 +161,12 @@ def read_constants(rank: Rank) -> dict[str, int]:
 def find_accumulation(rank: Rank) -> tuple[int, str]:
     constants = read_constants(rank)
     declared = {name: value for name, value in constants.items() if "accum" in name.lower() and value > 1}
-    if declared:
-        name = min(declared, key=lambda name: ("." in name, name))  # a constant rather than its flag
-        return declared[name], name
     counts = Counter(len(step.micros) for step in rank.steps)
     usual = counts.most_common(1)[0][0] if counts else 1
+    if declared:
+        # One that fits rather than another, a batch perhaps; and a constant rather than its flag.
+        name = min(declared, key=lambda name: (declared[name] != usual, "." in name, name))
+        return declared[name], name
     if usual > 1:
         return usual, "the micro-steps between two optimizer steps"
     # The optimizer moves after every backward: was it meant to? A divided loss or a gate says no.
@@ -174,6 +177,17 @@ def find_accumulation(rank: Rank) -> tuple[int, str]:
         return ratios.most_common(1)[0][0], "the number that the loss is divided by"
     period = find_period([micro.synchronised for micro in rank.micros])
     return (period, "the micro-steps between two synchronisations") if period > 1 else (1, "nothing")
+
+
+def find_rests(steps: list[Step], expected: int) -> set[int]:
+    """The steps that took what the data set had left, epoch after epoch: fewer micro-steps than the others,
+    always as many, after the same number of whole steps."""
+    sizes = [len(step.micros) for step in steps]
+    rests = [place for place, size in enumerate(sizes) if size != expected]
+    if not rests or rests[0] == 0 or len({sizes[place] for place in rests}) > 1 or sizes[rests[0]] > expected:
+        return set()
+    epoch = rests[0] + 1
+    return set(rests) if rests == list(range(epoch - 1, len(sizes), epoch)) else set()
 
 
 def find_period(marks: list[bool]) -> int:

@@ -30,7 +30,7 @@ def attach(sink: Sink, script: str) -> None:
     trace.write(
         "machine",
         accelerators=torch.accelerator.device_count() if accelerator else 0,
-        cuda=torch.cuda.is_available(),
+        virtual=is_virtual,
     )
     TrainingWatch(trace).install()
     watch_conditions(trace)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,8 +31,10 @@ from paceline.torchrun import Agent, borrow_agent
 OBSERVER = "paceline.check.observer"
 PROBE = Path(__file__).parents[1] / "probe"
 POLL_S = 0.1
+BUSY_SHARE = 0.75  # of its time, after which a script that still trains is slow rather than stuck
 MOST_COPIED_BYTES = 50 << 20
 MOST_COPIED_FILES = 2000
+SHADOWING = sys.stdlib_module_names | {"torch", "numpy"}
 LEFT_OUT = {".git", ".venv", "venv", "__pycache__", "submission", "node_modules"}
 
 
@@ -45,6 +48,7 @@ def run_observed(
         run_dir.mkdir()
         copied = copy_folder(script.resolve(), work)
         spec = write_world(copied, num_ranks, run_dir, devices, as_cuda)
+        began_s = time.time()
         ended = follow_script(spec, copied, num_ranks, run_dir, timeout_s)
         failure = explain_failure(ended, timeout_s)
         return Seen(
@@ -52,8 +56,15 @@ def run_observed(
             num_ranks=num_ranks,
             failure=failure,
             failure_line=find_line(failure, script.name),
+            out_of_time=ended.hung_after_s is not None,
+            still_busy=last_sign_s(run_dir) > began_s + BUSY_SHARE * timeout_s,
             own_fault=is_own_fault(ended),
         )
+
+
+def last_sign_s(run_dir: Path) -> float:
+    """When a rank last did anything that is observed, by the system's clock."""
+    return max((path.stat().st_mtime for path in run_dir.glob("rank*.jsonl")), default=0.0)
 
 
 def copy_folder(script: Path, work: Path) -> Path:
@@ -62,6 +73,8 @@ def copy_folder(script: Path, work: Path) -> Path:
     found: list[Path] = []
     size = 0
     for path in walk(script.parent):
+        if path != script and path.parent == script.parent and path.stem in SHADOWING:
+            continue  # another submission, which everything here would import instead of Python's own module
         found.append(path)
         size += path.stat().st_size
         if size > MOST_COPIED_BYTES or len(found) > MOST_COPIED_FILES:

@@ -7,6 +7,7 @@ Exercise: `paceline lab check hw2 labs/hw2/practical5_single.py`.
 from __future__ import annotations
 
 import json as json_format
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,26 +57,22 @@ def check(
 
     lab, script, timeout_s = find_lab(lab), find_script(find_lab(lab), script), parse_duration_s(timeout)
     for file in files:
-        find_program(file)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        if not os.access(find_program(file), os.R_OK):
+            raise ValueError(f"{file} cannot be read: leave it out, or allow it with chmod +r")
     reports: list[FileReport] = []
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        for number, file in enumerate(files, 1):
-            task = progress.add_task(f"{file} ({number} of {len(files)})", total=None)
+    console = Console(highlight=False)
+    for number, file in enumerate(files, 1):
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            progress.add_task(f"{file} ({number} of {len(files)})", total=None)
             reports.append(check_file(lab, file, script=script, num_ranks=nproc, timeout_s=timeout_s))
-            progress.remove_task(task)
+        if not json:  # at once: a hundred files take long, and may be interrupted
+            print_report(reports[-1], console)
     if json:
         print(json_format.dumps(as_json(reports), indent=2))
-    else:
-        print_reports(reports, Console(highlight=False))
-    raise typer.Exit(1 if any(report.answer == "fail" for report in reports) else 0)
-
-
-def print_reports(reports: list[FileReport], console: Console) -> None:
-    for report in reports:
-        print_report(report, console)
-    if len(reports) > 1:
+    elif len(reports) > 1:
         print_summary(reports, console)
+    raise typer.Exit(1 if any(report.answer == "fail" for report in reports) else 0)
 
 
 def print_report(report: FileReport, console: Console) -> None:

@@ -115,18 +115,6 @@ RANKS = (
         fails="accumulation",
         line="loss.backward()",
     ),
-    mistake(
-        "last_step_divides_by_too_much",
-        "practical7",
-        FUNCTIONS,
-        ("range(STEPS * ACCUM_STEPS)", "range(STEPS * ACCUM_STEPS + 2)"),
-        (
-            "(step + 1) % ACCUM_STEPS == 0\n",
-            "(step + 1) % ACCUM_STEPS == 0 or step == STEPS * ACCUM_STEPS + 1\n",
-        ),
-        fails="loss_division",
-        line="loss.backward()",
-    ),
     # Ranks.
     mistake(
         "same_data_on_all_ranks",

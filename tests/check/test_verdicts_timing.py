@@ -6,7 +6,9 @@ import itertools
 
 import pytest
 
+from paceline.check.check import judge
 from paceline.check.observations import Event
+from paceline.check.scripts import SCRIPTS
 from paceline.check.verdicts import devices, timing
 from tests.check.written import backward, clock, forward, model, move, seen, train, world
 
@@ -53,6 +55,13 @@ def test_a_clock_that_starts_after_warmup_passes_and_one_around_everything_fails
     assert timing.judge_timing(world([whole] * 2)).answer == "pass"
 
 
+def test_only_homework_1_asks_to_leave_warmup_out() -> None:
+    measured = world([timed(35, "mean 18.000 ms")] * 2)
+    answers = {name: judge(script, measured)["warmup"].answer for name, script in SCRIPTS.items()}
+    assert {name for name, answer in answers.items() if answer == "fail"} == {"ddp", "dataparallel"}
+    assert "no fault" in judge(SCRIPTS["both"], measured)["warmup"].reason
+
+
 def test_an_accelerator_must_be_waited_for() -> None:
     assert timing.judge_waiting(world([timed(9, "", device="cuda:0")])).answer == "pass"
     assert timing.judge_waiting(world([timed(9, "", wait=False, device="cuda:0")])).answer == "fail"
@@ -70,7 +79,7 @@ def test_a_clock_that_stops_before_the_optimizer_fails_without_a_second_reading(
 def placed(layers: list[str], available: int) -> list[Event]:
     path = [[f"layers.{i}", device] for i, device in enumerate(layers)]
     return [
-        seen("machine", accelerators=available, cuda=False),
+        seen("machine", accelerators=available, virtual=True),
         model(layers),
         forward(path=path, layers=len(layers), devices=sorted(set(layers))),
         backward(),

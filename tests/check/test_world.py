@@ -80,6 +80,7 @@ def test_a_script_that_asks_for_too_much_memory_fails_alone(tmp_path: Path) -> N
 def test_the_folder_is_copied_with_what_the_script_needs_and_nothing_is_written_back(tmp_path: Path) -> None:
     script = tmp_path / "student.py"
     script.write_text("")
+    (tmp_path / "random.py").write_text("another student's, which torch would import")
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "model.py").write_text("")
     (tmp_path / ".git").mkdir()
@@ -110,8 +111,11 @@ def test_faults_are_told_apart_by_the_innermost_frame(frame: str, ours: bool) ->
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler for the virtual devices")
-def test_mixed_precision_for_cuda_is_checked_on_virtual_devices() -> None:
-    report = check_file("hw2", str(PROGRAMS / "both_cuda.py"))
+@pytest.mark.parametrize("fallback", [True, False], ids=["falls_back_to_the_cpu", "insists_on_cuda"])
+def test_scripts_for_cuda_are_checked_on_virtual_devices(fallback: bool, tmp_path: Path) -> None:
+    source = (PROGRAMS / "both_cuda.py").read_text()
+    insisting = source.replace("torch.cuda.is_available()", "True")
+    report = check_file("hw2", write(tmp_path, source if fallback else insisting))
     open_checks = {name for name, verdict in report.verdicts.items() if verdict.answer != "pass"}
     assert open_checks == {"timing", "waiting", "warmup"}  # it reads no clock
     assert "float16" in report.verdicts["autocast_forward"].reason
@@ -134,6 +138,27 @@ def test_a_failing_file_leaves_the_others_alone_and_json_holds_both(app: Typer, 
     assert [file["answer"] for file in files] == ["fail", "pass"]
     assert "on purpose" in files[0]["checks"][0]["reason"]
     assert {path.name for path in tmp_path.iterdir()} == {"good.py", "student.py"}
+
+
+def test_a_fault_of_the_check_is_told_and_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise KeyError("backward")
+
+    monkeypatch.setattr("paceline.check.check.run_observed", fail)
+    report = check_file("hw2", write(tmp_path, "x = 1"))
+    assert (report.answer, report.num("unknown")) == ("unknown", len(report.script.checks))
+    assert "KeyError: 'backward'" in report.verdicts["run"].reason
+
+
+def test_a_file_that_cannot_be_read_is_told_before_anything_runs(
+    app: Typer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    result = CliRunner().invoke(app, ["check", "hw2", write(tmp_path, "x = 1")])
+    assert isinstance(result.exception, ValueError)
+    assert "cannot be read" in str(result.exception)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Several devices in one process: model parallelism (homework 3) and DataParallel (homework 1).
 
-Exercise: `pytest tests/check/test_verdicts.py`.
+Exercise: `pytest tests/check/test_verdicts_timing.py`.
 """
 
 from __future__ import annotations

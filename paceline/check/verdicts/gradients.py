@@ -1,6 +1,6 @@
 """The gradients that the optimizer gets: cleared in time, and those of one large batch.
 
-Exercise: `pytest tests/check/test_verdicts.py`.
+Exercise: `pytest tests/check/test_verdicts_gradients.py`.
 """
 
 from __future__ import annotations
@@ -76,14 +76,20 @@ def judge_large_batch(seen: Seen) -> Verdict:
         events = [next(e for e in rank if e["step"] == number) for rank in compared]
         large = [sum(values) / len(events) for values in zip(*(e["large"] for e in events), strict=True)]
         for event in events:
-            worst = max(worst, relative_error(event["actual"], large))
-            if worst > tolerance:
+            factor = fit_factor(event["actual"], large) if event.get("sums") else 1.0
+            worst = max(worst, relative_error(event["actual"], [value * factor for value in large]))
+            if worst > tolerance or factor <= 0:
                 verdict = compare(event["actual"], large, tolerance)
                 return fails(
                     f"the gradient of optimizer step {number + 1} {verdict}",
                     "the mean over all micro-steps of all ranks is wanted; see the checks before this one",
                     event,
                 )
+    if any(event.get("sums") for events in compared for event in events):
+        return unknown(
+            "the gradient points where that of one large batch does; the loss function sums, so how "
+            "long it should be is not known"
+        )
     return passes(
         f"the gradient is that of one large batch: relative error {worst:.1e}"
         f" (up to {tolerance:g} is rounding{' in 16 bits' if half else ''})"

@@ -1,15 +1,15 @@
 """The loss: what happens to it between the loss function and backward.
 
-Exercise: `pytest tests/check/test_verdicts.py`.
+Exercise: `pytest tests/check/test_verdicts_gradients.py`.
 """
 
 from __future__ import annotations
 
 import math
 
-from paceline.check.observations import Micro, Seen, Step, read_ratio
+from paceline.check.observations import Micro, Seen, find_rests, read_ratio
 from paceline.check.verdicts.gradients import judge_large_batch
-from paceline.check.verdicts.verdict import Verdict, count, fails, passes, unknown
+from paceline.check.verdicts.verdict import Verdict, fails, passes, unknown
 
 RATIO_TOLERANCE = 0.02  # a 16-bit loss has two to three digits
 
@@ -20,21 +20,17 @@ def judge_loss_division(seen: Seen) -> Verdict:
     known = [(step, micro) for step in seen.main.steps for micro in step.micros if list_ratios(micro)]
     if not known:
         return unknown("the loss could not be followed from the loss function to backward")
+    rests = find_rests(seen.main.steps, expected)
     for step, micro in known:
-        wanted = len(step.micros) if is_partial(step, seen.main.steps, expected) else expected
-        if not any(is_near(ratio * wanted, 1.0) for ratio in list_ratios(micro)):
+        # The end of the data may be divided by its own number, or as usual: both are common, and taught.
+        wanted = {expected, len(step.micros)} if step.number in rests else {expected}
+        if not any(is_near(ratio * number, 1.0) for ratio in list_ratios(micro) for number in wanted):
             if step is seen.main.steps[0] and judge_large_batch(seen).answer == "pass":
                 return passes("the loss is not divided itself, but the gradients come out divided")
-            return explain_division(step, micro, wanted, origin)
+            return explain_division(micro, expected, origin)
     if expected == 1:
         return passes("backward gets the loss as the loss function gave it")
     return passes(f"backward gets the loss divided by {expected} ({origin})")
-
-
-def is_partial(step: Step, steps: list[Step], expected: int) -> bool:
-    """A last step with fewer micro-steps, after whole ones."""
-    whole = all(len(other.micros) == expected for other in steps[:-1])
-    return whole and len(steps) > 1 and step is steps[-1] and len(step.micros) < expected
 
 
 def is_near(value: float, wanted: float) -> bool:
@@ -44,22 +40,27 @@ def is_near(value: float, wanted: float) -> bool:
 def list_ratios(micro: Micro) -> list[float]:
     """By value and by graph: a regularising term spoils the one, a loss function of one's own the other."""
     ratios = [micro.backward.get("ratio"), micro.backward.get("factor")]
-    return [ratio for ratio in ratios if ratio]
+    return [ratio for ratio in ratios if ratio and math.isfinite(ratio)]
 
 
-def explain_division(step: Step, micro: Micro, wanted: int, origin: str) -> Verdict:
+def explain_division(micro: Micro, wanted: int, origin: str) -> Verdict:
     if micro.losses and micro.losses[0].get("reduction") == "sum":
         return unknown("the loss function sums instead of averaging: what it must be divided by is not known")
+    if micro.backward.get("loss_calls", 1) > 1:
+        return unknown(
+            "several loss functions make up the loss: what it was divided by could not be followed"
+        )
     ratio = read_ratio(micro) or 1.0
     divisor = 1 / ratio
+    by_graph_alone = micro.backward.get("ratio") is None
+    if by_graph_alone and not (is_near(ratio, 1.0) or is_near(divisor, wanted**2)):
+        return unknown(
+            f"the script's own loss is divided by {divisor:.4g}: what it is a mean of is not known"
+        )
     if is_near(ratio, 1.0):
         reason = f"backward gets the whole loss: the gradients become {wanted} × too large"
     elif is_near(divisor, wanted**2):
         reason = f"the loss is divided by {divisor:.4g}: twice by {wanted}"
-    elif wanted == len(step.micros) != round(divisor) and step.number:
-        reason = (
-            f"the last optimizer step has {count(wanted, 'micro-step')}, its loss is divided by {divisor:.4g}"
-        )
     else:
         reason = f"the loss is divided by {divisor:.4g} where {wanted} is needed ({origin})"
     change = f"call backward on loss / {wanted}" if wanted > 1 else "call backward on the loss itself"

@@ -23,6 +23,12 @@ def switched_off(seen: Seen) -> bool:
     return lacks_accelerator(seen, "autocast") or lacks_accelerator(seen, "scaler")
 
 
+def list_types(seen: Seen) -> list[str]:
+    """What the layers returned under autocast."""
+    forwards = [micro.forward for micro in seen.main.micros if micro.forward]
+    return sorted({kind.removeprefix("torch.") for forward in forwards for kind in forward["autocast_types"]})
+
+
 def judge_autocast_forward(seen: Seen) -> Verdict:
     """Do the model's layers run under autocast?"""
     forwards = [micro.forward for micro in seen.main.micros if micro.forward]
@@ -30,10 +36,7 @@ def judge_autocast_forward(seen: Seen) -> Verdict:
         return unknown("no forward pass with a backward after it was seen")
     off = [forward for forward in forwards if forward["autocast"] < forward["layers"] / 2]
     if not off:
-        kinds = sorted(
-            {kind.removeprefix("torch.") for forward in forwards for kind in forward["autocast_types"]}
-        )
-        return passes(f"all forward passes run under autocast; layers return {', '.join(kinds)}")
+        return passes(f"all forward passes run under autocast; layers return {', '.join(list_types(seen))}")
     if lacks_accelerator(seen, "autocast"):
         return unknown("the script's autocast is off, perhaps because this machine has no accelerator")
     change = "put the forward pass and the loss inside torch.autocast(device_type=...)"
@@ -81,6 +84,9 @@ def judge_scaled_loss(seen: Seen) -> Verdict:
     if not seen.has_scaler:
         if lacks_accelerator(seen, "scaler"):
             return unknown("the GradScaler is off, perhaps because this machine has no accelerator")
+        types = list_types(seen)
+        if "bfloat16" in types and "float16" not in types:
+            return unknown("the GradScaler is switched off (enabled=False), which bfloat16 does without")
         return fails("the GradScaler is switched off (enabled=False)", "leave enabled=False out", scalers[0])
     plain = [micro for micro in seen.main.micros if not micro.backward["scaled"]]
     if plain:

@@ -6,12 +6,14 @@ Exercise: `pytest tests/check/test_verdicts.py`.
 from __future__ import annotations
 
 import math
+import re
 
 from paceline.check.observations import Event, Seen, read_constants
 from paceline.check.verdicts.verdict import Verdict, count, fails, passes, unknown
 
 WEIGHT_TOLERANCE = 1e-6  # relative: ranks that do the same get the same, bit for bit or nearly so
 HANDOUT_BATCH = 64  # homework 1's global batch
+NEEDS_CUDA = re.compile(r"\b(CUDA|NCCL|NVIDIA|cuDNN)\b")  # what virtual accelerators cannot stand in for
 HINTS = (
     (
         "No inf checks were recorded prior to update",
@@ -42,6 +44,13 @@ def judge_run(seen: Seen) -> Verdict:
         return unknown(f"the script could not be started: {seen.failure}")
     if seen.own_fault:
         return unknown(f"Paceline itself failed, please report it: {seen.failure}")
+    if (seen.main.first("machine") or {}).get("virtual") and NEEDS_CUDA.search(seen.failure):
+        return unknown(f"the script needs a real GPU, and there is none here: {seen.failure}")
+    if seen.out_of_time and seen.still_busy and seen.main.steps:
+        steps = count(len(seen.main.steps), "optimizer step")
+        return unknown(
+            f"the script was still training, {steps} done: {seen.failure}; give it longer: --timeout"
+        )
     change = next(
         (hint for sign, hint in HINTS if sign in seen.failure), "see what the script says at that line"
     )
@@ -184,7 +193,7 @@ def judge_global_batch(seen: Seen) -> Verdict:
         )
     each = sizes.pop()
     total = each * seen.num_ranks
-    declared = {value for name, value in read_constants(seen.main).items() if "batch" in name.lower()}
+    declared = {value for name, value in read_constants(seen.main).items() if "accum" not in name.lower()}
     if total in declared or total == HANDOUT_BATCH:
         return passes(
             f"the global batch of {total} is divided: {each} samples on each of {seen.num_ranks} ranks"

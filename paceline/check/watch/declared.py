@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from types import FrameType
 from typing import Any
 
-NAMES = re.compile(r"accum|batch", re.IGNORECASE)
+NAMES = re.compile(r"accum|batch|(^|_|\.)g?bs(_|$)", re.IGNORECASE)
 MOST_NAMES = 50
 
 

@@ -164,7 +164,11 @@ class TrainingWatch:
         else:
             if all(math.isfinite(value) for value in values["actual"]):
                 self._comparisons_left -= 1
-                self._trace.write("large_batch", step=self._steps, micros=len(self._micros), **values)
+                sums = any(
+                    micro.loss and micro.loss.kwargs.get("reduction") == "sum" for micro in self._micros
+                )
+                num = len(self._micros)
+                self._trace.write("large_batch", step=self._steps, micros=num, sums=sums, **values)
 
     def _give_up(self, reason: str) -> None:
         self._comparisons_left = 0
