@@ -130,7 +130,10 @@ def judge_few_layers(path: Path, seen: Seen, timeout_s: float) -> Verdict:
     if devices > MOST_DEVICES:
         return unknown(f"{devices} devices would be needed, {MOST_DEVICES} is the most that is tried")
     again = run_observed(path, num_ranks=1, devices=devices, as_cuda=names_cuda(path), timeout_s=timeout_s)
-    if again.failure is not None or not again.main.all("model"):
+    called = bool(again.main.all("model"))
+    if again.own_fault or (again.out_of_time and not called):
+        return unknown(f"on {devices} devices, one more than layers: {again.failure}")
+    if not called or (again.failure and not again.out_of_time):
         reason = f"on {devices} devices, one more than layers: {again.failure or 'no model was called'}"
         change = "leave the last devices empty when there are fewer layers than devices"
         return Verdict("fail", reason, again.failure_line, None, change)

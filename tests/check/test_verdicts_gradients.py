@@ -115,6 +115,22 @@ def test_a_summing_loss_stays_open() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ratio", "said"),
+    [
+        (1.0, "4 × too large"),
+        (1 / 16, "twice by 4"),
+        (1 / 8, "by the 2 ranks too"),
+        (4.0, "multiplied by 4"),
+        (1 / 5, "by 5 where 4 is needed"),
+    ],
+)
+def test_what_is_wrong_with_a_division_is_said(ratio: float, said: str) -> None:
+    named = seen("declared", names={"ACCUM_STEPS": 4})
+    verdict = loss.judge_loss_division(world([[named, *train(3, 4, ratio)]] * 2))
+    assert (verdict.answer, said in verdict.reason) == ("fail", True), verdict
+
+
+@pytest.mark.parametrize(
     ("factor", "calls", "answer"),
     [
         (1 / 4, 0, "pass"),

@@ -27,7 +27,7 @@ def judge_loss_division(seen: Seen) -> Verdict:
         if not any(is_near(ratio * number, 1.0) for ratio in list_ratios(micro) for number in wanted):
             if step is seen.main.steps[0] and judge_large_batch(seen).answer == "pass":
                 return passes("the loss is not divided itself, but the gradients come out divided")
-            return explain_division(micro, expected, origin)
+            return explain_division(micro, expected, origin, seen.num_ranks)
     if expected == 1:
         return passes("backward gets the loss as the loss function gave it")
     return passes(f"backward gets the loss divided by {expected} ({origin})")
@@ -43,7 +43,7 @@ def list_ratios(micro: Micro) -> list[float]:
     return [ratio for ratio in ratios if ratio and math.isfinite(ratio)]
 
 
-def explain_division(micro: Micro, wanted: int, origin: str) -> Verdict:
+def explain_division(micro: Micro, wanted: int, origin: str, num_ranks: int) -> Verdict:
     if micro.losses and micro.losses[0].get("reduction") == "sum":
         return unknown("the loss function sums instead of averaging: what it must be divided by is not known")
     if micro.backward.get("loss_calls", 1) > 1:
@@ -61,6 +61,10 @@ def explain_division(micro: Micro, wanted: int, origin: str) -> Verdict:
         reason = f"backward gets the whole loss: the gradients become {wanted} × too large"
     elif is_near(divisor, wanted**2):
         reason = f"the loss is divided by {divisor:.4g}: twice by {wanted}"
+    elif is_near(divisor, wanted * num_ranks):
+        reason = f"the loss is divided by the {num_ranks} ranks too, over which gradients are averaged anyway"
+    elif divisor < 1:
+        reason = f"the loss is multiplied by {ratio:.4g}, where it must be divided by {wanted} ({origin})"
     else:
         reason = f"the loss is divided by {divisor:.4g} where {wanted} is needed ({origin})"
     change = f"call backward on loss / {wanted}" if wanted > 1 else "call backward on the loss itself"

@@ -32,6 +32,11 @@ HINTS = (
     ("File too large", "print less: a rank may write no more than 256 MiB"),
     ("SyntaxError", "the file does not run as Python: correct this line first"),
     ("ModuleNotFoundError", "hand in that module too, beside the script"),
+    ("EOFError", "leave input() out: nobody is there to answer; take constants or the command line's flags"),
+    (
+        "ended with exit code",
+        "let the script end by itself: sys.exit() of anything but 0 means that it failed",
+    ),
     ("did not end within", "let the script do fewer steps, or give it longer: --timeout"),
 )
 
