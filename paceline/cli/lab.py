@@ -170,7 +170,7 @@ def _write(
     lab: Lab, scale: ScaleName, option: str | None, host: Host, store: Store, author: str, out: Path | None
 ) -> None:
     from paceline.labs.runner import load_data
-    from paceline.labs.submission import write_submission
+    from paceline.labs.submission import find_disturbance, write_submission
 
     folder = out or Path("submission") / lab.name
     data = load_data(lab, scale, option, host, store)
@@ -178,8 +178,8 @@ def _write(
     written = write_submission(data, folder, author=author, asked=[command for command in asked if command])
     for problem in written.problems:
         print(f"paceline: {problem}", file=sys.stderr)
-    for failure in data.failures():
-        print(f"paceline: {failure}", file=sys.stderr)
+    for said in [*data.failures(), *find_disturbance(data)]:
+        print(f"paceline: {said}", file=sys.stderr)
     for path in written.paths:
         print(shlex.quote(str(path)))
     raise typer.Exit(1 if written.problems or data.failures() else 0)

@@ -132,6 +132,11 @@ class LabData:
             return None
         return next((row.reason for row in rows if row.reason), self._not_measured(task))
 
+    @property
+    def measured(self) -> list[Row]:
+        """Every configuration that has times, each once."""
+        return list(self._rows.values())
+
     def failures(self) -> list[str]:
         """What was started and has no good run, each with its cause."""
         return list(

@@ -58,7 +58,7 @@ def build_document(data: LabData, author: str = "") -> Document:
         author=author,
         sections=sections,
         about=[*about, ("Constants", f"scale `{data.scale}`: {describe_constants(lab, data.scale)}")],
-        caveats=[*find_caveats(timed), *_find_single_launches(data)],
+        caveats=[*find_caveats(timed), *_find_single_launches(data), *find_disturbance(data)],
         page_limit=lab.page_limit,
     )
 
@@ -69,8 +69,19 @@ def _find_single_launches(data: LabData) -> list[str]:
         return []
     return [
         f"At the scale {data.scale} most configurations were launched once: intervals hold for that "
-        "launch, and "
-        "launches differ by some per cent."
+        "launch, and launches differ by some per cent."
+    ]
+
+
+def find_disturbance(data: LabData) -> list[str]:
+    """Whether other programs took the cores meanwhile: then no answer about times is worth much."""
+    rows = data.measured
+    disturbed = [row for row in rows if any(finding.code == "disturbed" for finding in row.findings)]
+    if not disturbed:
+        return []
+    return [
+        f"Other programs used the ranks' cores in {len(disturbed)} of {len(rows)} configurations: their "
+        "times are too long and their intervals wide. Close the programs and run again with `--fresh`."
     ]
 
 

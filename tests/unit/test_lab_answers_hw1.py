@@ -47,10 +47,10 @@ def reversed_() -> list[Section]:
         ("Why is device 0", "Everything passes through it", "Here it is none"),
         ("Why does DDP", "It does: on 4 devices", "Here it does not"),
         ("When is DataParallel", "Where its price does not matter", "it was the faster one here"),
-        ("How does a delay", "Less than linear", "More than linear"),
-        ("How does a delay", "the delay simply adds", "the delay does not simply add"),
-        ("Does a larger batch", "**Yes.**", "it makes it worse"),
-        ("What happens to the total", "the maximum counts, not the mean", "nearer to the mean"),
+        ("Option A: how does a delay", "Less than linear", "More than linear"),
+        ("Option A: how does a delay", "the delay simply adds", "the delay does not simply add"),
+        ("Option B: does a larger batch", "**Yes.**", "it makes it worse"),
+        ("Option C: what happens to the total", "the maximum counts, not the mean", "nearer to the mean"),
     ],
 )
 def test_answers_turn_round_with_the_numbers(question: str, as_expected: str, turned_round: str) -> None:
@@ -91,13 +91,18 @@ def test_oversubscribed_worlds_stand_apart_and_decide_nothing() -> None:
     assert "2 ranks gain, but not 2 times" in say(crowded, "Is the speedup linear")
     assert "more ranks than cores" in say(crowded, "Is the speedup linear")
     assert "on 4" not in say(crowded, "Where does the efficiency")
-    assert "One comparable world" in say(crowded, "How does a delay")
+    assert "One comparable world" in say(crowded, "Option A: how does a delay")
     assert "†" in " ".join(find_table(crowded, "strong").notes)
 
 
 def test_without_a_core_for_a_second_rank_no_scaling_is_claimed() -> None:
     alone = textbook(1)
-    for question in ("Is the speedup linear", "For which model", "How does a delay", "Does a larger batch"):
+    for question in (
+        "Is the speedup linear",
+        "For which model",
+        "Option A: how does a delay",
+        "Option B: does a larger batch",
+    ):
         assert "Cannot be answered: no world of several ranks had a core" in say(alone, question)
     assert "Times cannot tell here" in say(alone, "Why does DDP")
     assert_every_cell_is_filled(alone)
@@ -113,16 +118,16 @@ def test_wide_intervals_allow_no_verdict() -> None:
     noisy = dataclasses.replace(hw1_textbook(), unsteady=0.5)
     sections = build(make_lab("hw1", noisy))
     assert "That cannot be told" in say(sections, "For which model")
-    assert "cannot be told" in say(sections, "Does a larger batch")
-    assert "the interval holds both" in say(sections, "How does a delay")
-    assert "more rounds would tell" in say(sections, "What happens to the total")
+    assert "cannot be told" in say(sections, "Option B: does a larger batch")
+    assert "the interval holds both" in say(sections, "Option A: how does a delay")
+    assert "more rounds would tell" in say(sections, "Option C: what happens to the total")
 
 
 def test_what_was_not_measured_is_said_with_its_reason() -> None:
     sections = build(make_lab("hw1", hw1_textbook(), without=["dp", "large-batch", "imbalance"]))
     assert "paceline lab run hw1 --task 4" in say(sections, "Why is device 0")
     assert "Cannot be answered" in say(sections, "When does communication")
-    assert "Cannot be answered" in say(sections, "What happens to the total")
+    assert "Cannot be answered" in say(sections, "Option C: what happens to the total")
     assert_every_cell_is_filled(sections)
 
 
@@ -136,9 +141,9 @@ def test_nothing_measured_at_all_breaks_nothing() -> None:
 
 def test_one_option_is_answered_alone() -> None:
     sections = build(make_lab("hw1", hw1_textbook(), option="B"))
-    assert "Yes" in say(sections, "Does a larger batch")
+    assert "Yes" in say(sections, "Option B: does a larger batch")
     with pytest.raises(AssertionError, match="0 questions"):
-        say(sections, "How does a delay")
+        say(sections, "Option A: how does a delay")
 
 
 def test_a_knee_is_named_where_the_curve_bends() -> None:
@@ -151,7 +156,7 @@ def test_a_knee_is_named_where_the_curve_bends() -> None:
         return found if case.world == 1 else laws.step_s(dataclasses.replace(case, world=1)) / gain  # type: ignore
 
     sections = build(make_lab("hw1", dataclasses.replace(laws, step_s=saturating)))
-    assert "It saturates at **128**" in say(sections, "Does a larger batch")
+    assert "It saturates at **128**" in say(sections, "Option B: does a larger batch")
 
 
 def test_the_report_keeps_to_its_pages() -> None:

@@ -38,6 +38,8 @@ def sixteen_bit_share(row: LabRow) -> float:
 def precision_of(row: LabRow) -> str:
     """`bf16`, `fp16`, or `fp32` where no matrix product ran in 16 bits."""
     flops = _matmul_flops(row)
+    if not flops:
+        return "a precision that was not counted"
     return next((short for name, short in SIXTEEN_BITS.items() if flops.get(name)), "fp32")
 
 
@@ -59,10 +61,15 @@ def say_count(row: LabRow, name: str) -> str:
 
 def compare_traffic(before: LabRow, after: LabRow) -> str:
     """`16 collectives and 64 MiB per optimizer step become 2 and 8 MiB`."""
-    calls = (say_count(before, "collective_calls"), say_count(after, "collective_calls"))
+    calls = [row.metric("collective_calls") for row in (before, after)]
     sizes = [row.metric("collective_bytes") for row in (before, after)]
-    said = [say(size, interval=False) if size else "unknown bytes" for size in sizes]
-    return f"{calls[0]} collectives with {said[0]} per optimizer step become {calls[1]} with {said[1]}"
+    if not all(calls) or not all(sizes):
+        return "what is sent was not counted"
+    said = [say(size, interval=False) for size in sizes]
+    return (
+        f"{say_count(before, 'collective_calls')} collectives with {said[0]} per optimizer step become "
+        f"{say_count(after, 'collective_calls')} with {said[1]}"
+    )
 
 
 def compare_peaks(before: LabRow, after: LabRow) -> str:
@@ -89,18 +96,22 @@ def compare_parts(before: LabRow, after: LabRow) -> str:
 
 def explain_precision(data: LabData, gain: Metric | None, row: LabRow) -> str:
     """Why 16 bits were faster or slower, and what this machine cannot show."""
+    if not _matmul_flops(row):
+        return "in what precision the matrix products ran was not counted."
     did = f"{say_share(sixteen_bit_share(row))} of the matrix products' operations ran in {precision_of(row)}"
     if data.accelerated:
-        return f"{did}, on the accelerator's matrix units."
+        if is_above(gain):
+            return f"{did}, on the accelerator's matrix units, and half as many bytes are moved."
+        small = "the products are too small for the matrix units to outweigh autocast's conversions"
+        return f"{did}, but this does not make the step faster: the likely cause is that {small}."
     isa = set(data.machine.get("processor", {}).get("isa", ()))
     native = bool(isa & {"avx512_bf16", "amx_bf16", "bf16"})
     unit = "has instructions for bf16" if native else "has no instructions for bf16 and emulates them"
     if is_above(gain):
         because = f"{did}; this processor {unit}, and half as many bytes pass through its caches"
     elif is_below(gain):
-        because = (
-            f"{did}, but this processor {unit}, and converting to 16 bits and back costs more than it saves"
-        )
+        though = f"though this processor {unit}, " if native else f"but this processor {unit}, and "
+        because = f"{did}; {though}converting to 16 bits and back costs more here than it saves"
     else:
         because = f"{did}; this processor {unit}; what that saves does not stand out from the noise here"
     reference = "GPUs with matrix units run fp16 several times as fast as fp32"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 
 from paceline.analyse.fits import Observed, fit_line
 from paceline.labs.answers import hw2_explained
@@ -20,12 +21,14 @@ from paceline.labs.data import LabData, LabRow
 from paceline.report.chart_parts import Point
 from paceline.report.charts import against
 from paceline.report.document import Block, Code, Column, Figure, Paragraph, Section
+from paceline.report.units import Unit
 
-TIMES = (
-    Shown("time per step", "step_time_s"),
-    Shown("per sample", time_per_sample),
-    Shown("peak memory", "peak_memory_bytes"),
+# The columns that the task asks for.
+ASKED = (
+    Shown("Time (s)", "step_time_s", unit=Unit(1.0, "s")),
+    Shown("Memory (GB)", "peak_memory_bytes", unit=Unit(1e9, "GB")),
 )
+MEANING = "Time: of an optimizer step. Memory: the peak of all tensors of a rank; 1 GB is 10⁹ bytes."
 
 
 def build(data: LabData) -> list[Section]:
@@ -88,10 +91,11 @@ def _three_codes(data: LabData) -> list[Block]:
         "intervals.",
         [Column("Code")],
         lines,
-        TIMES,
+        ASKED,
         last=["Stability"],
         remarks=stability,
         notes=[
+            f"{MEANING}{_say_per_sample(lines)}",
             "Stable: losses and gradients finite, at most a tenth of the steps skipped by GradScaler, no "
             "loss "
             "more than 5 % from an fp32 twin with the same seeds and data (Code 3's is Code 1, itself in "
@@ -99,6 +103,13 @@ def _three_codes(data: LabData) -> list[Block]:
         ],
     )
     return [table]
+
+
+def _say_per_sample(lines: Sequence[tuple[Sequence[str], LabRow]]) -> str:
+    """Code 2 has fewer samples in a step than the others: only this compares them."""
+    known = [(name, time) for (name,), row in lines if (time := time_per_sample(row))]
+    listed = ", ".join(f"{name} {say(time)}" for name, time in known)
+    return f" Time per sample: {listed}." if len(known) > 1 else ""
 
 
 def _sweep(data: LabData) -> list[Block]:
@@ -112,7 +123,7 @@ def _sweep(data: LabData) -> list[Block]:
         "Codes 1 and 3 with more micro-steps per optimizer step.",
         [Column("Code"), Column("ACCUM_STEPS", numeric=True)],
         lines,
-        TIMES,
+        ASKED,
         last=["Observations"],
         remarks=remarks,
         notes=["Speeds are compared per sample. Where the interval holds 1, no difference is shown."],

@@ -16,7 +16,6 @@ from paceline.labs.answers.facts import (
     compare_peaks,
     compare_traffic,
     explain_precision,
-    samples_of,
 )
 from paceline.labs.answers.figures import beside, memory_figure, step_figure
 from paceline.labs.answers.stability import loss_deviation, say_deviation
@@ -142,13 +141,15 @@ def _explain_memory(data: LabData) -> list[Block]:
         blocks.append(Paragraph(f"Mixed precision: {missing}."))
     else:
         peak_before, peak_after = plain.metric("peak_memory_bytes"), mixed.metric("peak_memory_bytes")
-        grew = peak_before and peak_after and peak_after.median > peak_before.median
-        why = (
-            "The 16-bit copies of the weights that autocast keeps weigh more than the smaller activations "
-            "save: at this batch the weights dominate."
-            if grew
-            else "The activations shrink by more than autocast's 16-bit copies of the weights cost."
-        )
+        if not peak_before or not peak_after:
+            why = ""
+        elif peak_after.median > peak_before.median:
+            why = (
+                "The 16-bit copies of the weights that autocast keeps weigh more than the smaller "
+                "activations save: at this batch the weights dominate."
+            )
+        else:
+            why = "The activations shrink by more than autocast's 16-bit copies of the weights cost."
         blocks.append(
             Paragraph(
                 "**Mixed precision** changes the bytes per number, not how many live: weights, gradients and "
@@ -176,8 +177,8 @@ def _explain_accumulation(one: LabRow, accumulated: LabRow) -> str:
         )
     return (
         "**Accumulation** keeps the activations of one micro-batch instead of those of the whole batch. "
-        "For the "
-        f"same {samples_of(one):.0f} samples its peak is {compare_peaks(one, accumulated)}. "
+        f"For the same {int(one.argument('batch')) * one.world} samples its peak is "
+        f"{compare_peaks(one, accumulated)}. "
         f"{compare_parts(one, accumulated)} {verdict}"
     )
 
@@ -195,13 +196,13 @@ def _explain_batch(data: LabData) -> list[Block]:
         verdict = "The losses of the two were not both read, so equality is not shown."
     elif deviation <= ROUNDING:
         verdict = (
-            f"Measured: over all steps its losses differ from those of one batch of {samples_of(one):.0f} "
+            f"Measured: over all steps its losses differ from those of one batch of {samples} "
             "by at "
             f"most {say_deviation(deviation)} of the loss. **They are equal to rounding.**"
         )
     else:
         verdict = (
-            f"Measured: its losses differ from those of one batch of {samples_of(one):.0f} by up to "
+            f"Measured: its losses differ from those of one batch of {samples} by up to "
             f"{say_deviation(deviation)}. **That is more than rounding: the two do not train alike.**"
         )
     if norms[0] and norms[1]:

@@ -7,6 +7,7 @@ Exercise: `paceline lab report practical7`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from paceline.labs.answers import practical7_both
 from paceline.labs.answers.asked import answer, cannot_answer, value
@@ -20,7 +21,8 @@ from paceline.labs.answers.figures import beside, step_figure, strip_figure
 from paceline.labs.answers.stability import loss_deviation, say_deviation
 from paceline.labs.answers.tables import Shown, build_table
 from paceline.labs.answers.words import first_reason, is_above, is_below, ratio_of, say_change, say_share
-from paceline.labs.data import LabData
+from paceline.labs.data import LabData, LabRow
+from paceline.record import Metric
 from paceline.report.document import Block, Column, Section
 
 # How near a ratio of gradients must be to ACCUM_STEPS: both are the same sum but for rounding.
@@ -44,9 +46,8 @@ def build(data: LabData) -> list[Section]:
 
 def _accumulation(data: LabData) -> list[Block]:
     row = data.row("accumulation")
-    if not row.is_measured:
-        reasons = [row]
-        return [cannot_answer(data, id, reasons, "not measured") for id in ("1.1", "1.2")]
+    if not row.metric("micro_steps") or not row.metric("synchronising_micro_steps"):
+        return [cannot_answer(data, id, [row], "no backward pass was counted") for id in ("1.1", "1.2")]
     micro, synchronising = value(row, "micro_steps"), value(row, "synchronising_micro_steps")
     calls = f"{say_count(row, 'collective_calls')} collectives in each optimizer step"
     if synchronising == 1 and micro > 1:
@@ -69,7 +70,9 @@ def _accumulation(data: LabData) -> list[Block]:
         "without no_sync()": data.row("always-synchronised"),
     }
     known = {name: one for name, one in strips.items() if one.is_measured}
-    caption = "One optimizer step of Code 1. At the right: share of the step."
+    caption = (
+        "One optimizer step of Code 1. At the right: share of the step; compute and communication overlap."
+    )
     figures = beside(step_figure("step", row, caption), strip_figure("steps", known))
     return [answer(data, "1.1", synced), answer(data, "1.2", moved), *figures]
 
@@ -111,12 +114,14 @@ def _division_and_no_sync(data: LabData) -> list[Block]:
         if deviation <= ROUNDING
         else f"They do **not** train alike: their losses differ by up to {say_deviation(deviation)}."
     )
-    waits = [say_share(value(row, "exposed_comm_share")) for row in (without, with_no_sync)]
+    waits = [row.metric("exposed_comm_share") for row in (without, with_no_sync)]
+    shares = [say_share(wait.median) for wait in waits if wait]
     happens = (
         f"{say_count(without, 'synchronising_micro_steps')} of {say_count(without, 'micro_steps')} backward "
-        f"passes synchronise. {waits[0]} of the step is spent waiting for communication, "
-        "with "
-        f"`no_sync()` {waits[1]}. {same}"
+        f"passes synchronise. {shares[0]} of the step is spent waiting for communication, with `no_sync()` "
+        f"{shares[1]}. {same}"
+        if len(shares) == 2
+        else f"How long it waits for communication was not counted. {same}"
     )
     return [*answers, answer(data, "2.2", skipped), answer(data, "2.3", happens)]
 
@@ -140,6 +145,14 @@ def _why_divide(data: LabData) -> Block:
     else:
         why = f"A plain sum would make it {steps:g} times as long: **that is not what was measured.**"
     return answer(data, "2.1", f"{measured} {why}")
+
+
+def _why(data: LabData, gains: Sequence[Metric | None], rows: Sequence[LabRow]) -> str:
+    """One reason, or where the batches differ that of the smaller one and what the larger one changes."""
+    said = f"Why: {explain_precision(data, gains[0], rows[0])}"
+    if is_above(gains[1]) and not is_above(gains[0]):
+        return f"{said} With the large batch, each converted weight serves more samples."
+    return said
 
 
 def _mixed_precision(data: LabData) -> list[Block]:
@@ -178,6 +191,6 @@ def _mixed_precision(data: LabData) -> list[Block]:
     faster = (
         f"**{verdict}.** In {precision_of(mixed)} the step is {say_change(gains[0], 'fp32')}, with the "
         "large batch "
-        f"{say_change(gains[1], 'fp32')}. Why: {explain_precision(data, gains[0], mixed)}"
+        f"{say_change(gains[1], 'fp32')}. {_why(data, gains, (mixed, large))}"
     )
     return [table, answer(data, "3.1", faster), answer(data, "3.2", practical7_both.say_memory(rows))]

@@ -7,9 +7,10 @@ Exercise: `pytest tests/unit/test_lab_answers.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_lowercase
 
+from paceline.labs.answers.words import HOPELESS, is_hopeless
 from paceline.labs.data import LabRow
 from paceline.record import Metric
 from paceline.report.cells import OVERSUBSCRIBED, OVERSUBSCRIBED_NOTE, metric_cell
@@ -18,16 +19,23 @@ from paceline.report.terminal import NOT_KNOWN
 from paceline.report.units import Unit, choose_unit
 
 NO_NUMBER = "its launches yielded no such number"
+UNKNOWN = "?"
+UNKNOWN_NOTE = (
+    f"{UNKNOWN} launches differ so much that the number is not even known to a factor of {HOPELESS:g}."
+)
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A column of numbers: a metric by name, or computed from a row; in per cent where `share`."""
+    """A column of numbers: a metric by name, or computed from a row; in per cent where `share`.
+
+    A `unit` of its own is one that the heading names already."""
 
     heading: str
     metric: str | Callable[[LabRow], Metric | None]
     share: bool = False
     why: str = NO_NUMBER  # why a measured row may lack it
+    unit: Unit | None = None
 
     def of(self, row: LabRow) -> Metric | None:
         return row.metric(self.metric) if isinstance(self.metric, str) else self.metric(row)
@@ -50,17 +58,21 @@ def build_table(
     """
     columns = [column if isinstance(column, Column) else Column(column) for column in headings]
     marks: dict[str, str] = {}
+    any_unknown = False
     rows: list[list[Cell | str]] = [list(first) for first, _ in lines]
     for one in shown:
         values = [one.of(row) for _, row in lines]
         known = [value for value in values if value is not None]
-        unit = Unit(0.01, "%") if one.share else _unit_of(known)
-        says_unit = unit.name not in ("", "count", "×")
+        unit = one.unit or (Unit(0.01, "%") if one.share else _unit_of(known))
+        says_unit = one.unit is None and unit.name not in ("", "count", "×")
         columns.append(Column(f"{one.heading}, {unit.name}" if says_unit else one.heading, numeric=True))
         for cells, value, (_, row) in zip(rows, values, lines, strict=True):
             if value is not None and value.median == value.median:
                 mark = OVERSUBSCRIBED if row.oversubscribed else ""
-                cells.append(metric_cell(value, unit, mark=mark))
+                cell = metric_cell(value, unit, mark=mark)
+                unknown = is_hopeless(value)
+                any_unknown |= unknown
+                cells.append(replace(cell, small=UNKNOWN) if unknown else cell)
             else:
                 reason = row.reason or one.why
                 cells.append(Cell(NOT_KNOWN, mark=marks.setdefault(reason, ascii_lowercase[len(marks)])))
@@ -70,6 +82,8 @@ def build_table(
     below = [f"{mark} {reason}." for reason, mark in marks.items()]
     if any(row.oversubscribed for _, row in lines):
         below.insert(0, OVERSUBSCRIBED_NOTE)
+    if any_unknown:
+        below.append(UNKNOWN_NOTE)
     return Table(name, caption, columns, rows, [*below, *notes])
 
 

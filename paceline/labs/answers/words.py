@@ -14,6 +14,15 @@ from paceline.labs.data import LabRow
 from paceline.record import Metric, RunRecord
 from paceline.report.units import choose_unit
 
+# An interval that reaches so many times beyond its number says only that nothing is known.
+HOPELESS = 10.0
+
+
+def is_hopeless(metric: Metric) -> bool:
+    """Whether two launches or a disturbed machine left the number unknown, to a factor of ten."""
+    low, middle, high = metric.low, metric.median, metric.high
+    return middle > 0 and (high > HOPELESS * middle or 0 < low < middle / HOPELESS)
+
 
 def say(metric: Metric | None, *, interval: bool = True) -> str:
     """`12.3 ms (11.9–12.8)`; "not measured" where there is no number."""
@@ -21,6 +30,8 @@ def say(metric: Metric | None, *, interval: bool = True) -> str:
         return "not measured"
     unit = choose_unit([metric.median], metric.unit)
     text = unit.show(metric.median)
+    if interval and is_hopeless(metric):
+        return f"{text} (not even known to a factor of {HOPELESS:g})"
     if interval and metric.low < metric.high:
         low, high = (unit.show(value).removesuffix(unit.name).rstrip() for value in (metric.low, metric.high))
         text += f" ({low}–{high})"
@@ -66,6 +77,8 @@ def say_change(speedup: Metric | None, than: str = "") -> str:
         return "not compared"
     behind = f" as {than}" if than else ""
     low, high = speedup.low, speedup.high
+    if is_hopeless(speedup):
+        return f"{speedup.median:.2f} × as fast{behind}, not even known to a factor of {HOPELESS:g}"
     interval = f" ({low:.2f}–{high:.2f})" if low < high else ""
     if is_above(speedup) or is_below(speedup):
         return f"**{speedup.median:.2f} × as fast**{behind}{interval}"
@@ -77,6 +90,8 @@ def say_factor(speedup: Metric | None) -> str:
     if speedup is None:
         return "not compared"
     interval = f" ({speedup.low:.2f}–{speedup.high:.2f})" if speedup.low < speedup.high else ""
+    if is_hopeless(speedup):
+        interval = " (unknown)"
     return f"{speedup.median:.2f} ×{interval}"
 
 

@@ -17,4 +17,7 @@ TASKS = (answer_reproducible, answer_strong, answer_sizes, answer_dataparallel, 
 
 
 def build(data: LabData) -> list[Section]:
-    return [Section(task.title, answer(data)) for task, answer in zip(data.lab.tasks, TASKS, strict=True)]
+    return [
+        Section(f"Task {task.id}: {task.title}", answer(data))
+        for task, answer in zip(data.lab.tasks, TASKS, strict=True)
+    ]

@@ -48,14 +48,15 @@ def _answer_warmup(data: LabData, row: LabRow) -> Question:
     launches = [_first_steps(run) for run in row.runs]
     if not launches or not all(warmup and len(times) > warmup for times, warmup in launches):
         return cannot_answer(data, "1.1", [row], "no warm-up steps were recorded")
-    first_s = float(np.median([times[0] for times, _ in launches]))
-    steady_s = float(np.median([np.median(times[warmup:]) for times, warmup in launches]))
     change = float(np.median([times.mean() / times[warmup:].mean() - 1 for times, warmup in launches]))
-    shown = ", ".join(format_duration(seconds) for seconds in launches[0][0][: launches[0][1]])
+    first, warmup = launches[0]
+    steady_s = float(np.median(first[warmup:]))
+    shown = ", ".join(format_duration(seconds) for seconds in first[:warmup])
     facts = (
-        f"In one launch they took {shown}; the steps after them {format_duration(steady_s)}. The first is "
-        f"{first_s / steady_s:.1f} times as long, and with them the mean of a run would be "
-        f"{abs(change) * 100:.0f} % {'higher' if change >= 0 else 'lower'}."
+        f"In one launch they took {shown}; the median of the steps after them is "
+        f"{format_duration(steady_s)}. The first is {first[0] / steady_s:.1f} times as long. With them the "
+        f"mean of a run would be {abs(change) * 100:.0f} % {'higher' if change >= 0 else 'lower'} (median of "
+        f"{len(launches)} launches)."
     )
     if change > MATTERS:
         verdict = (
@@ -117,7 +118,7 @@ def _losses_table(seeded: LabRow, unseeded: LabRow) -> Table | None:
         "losses",
         "Losses of rank 0.",
         [Column("run"), *(Column(f"step {step + 1}", numeric=True) for step in chosen)],
-        [[name, *(Cell(f"{losses[step]:.9g}") for step in chosen)] for name, losses in launches],
+        [[name, *(Cell(f"{losses[step]:#.9g}") for step in chosen)] for name, losses in launches],
     )
 
 

@@ -15,4 +15,7 @@ TASKS = (answer_two_devices, answer_depth, answer_index, answer_devices, answer_
 
 
 def build(data: LabData) -> list[Section]:
-    return [Section(task.title, answer(data)) for task, answer in zip(data.lab.tasks, TASKS, strict=True)]
+    return [
+        Section(f"Task {task.id}: {task.title}", answer(data))
+        for task, answer in zip(data.lab.tasks, TASKS, strict=True)
+    ]

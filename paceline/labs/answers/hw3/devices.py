@@ -15,7 +15,10 @@ from paceline.labs.data import LabData, LabRow
 from paceline.quantity import format_bytes
 from paceline.record import Metric
 from paceline.report.document import Block, Column, Question
+from paceline.report.terminal import NOT_KNOWN, show_number
+from paceline.report.units import Unit
 
+MEBIBYTES = Unit(2.0**20, "MiB")
 TOGETHER = 0.05  # of the step, in which two devices work: below it they take turns
 
 
@@ -23,19 +26,19 @@ def answer_devices(data: LabData) -> list[Block]:
     rows = data.rows("two-and-five")
     table = build_table(
         "devices",
-        "20 layers. Most and least: of any device. Work: its share of the counted step; together: of two or "
-        "more devices at once.",
+        "20 layers. Work: a device's share of the counted step, the most and the least of any; together: of "
+        "two or more devices at once. Memory: peaks, of device 0 first.",
         [Column("devices", numeric=True)],
         [([row.argument("devices")], row) for row in rows],
         (
             Shown("step", "step_time_s"),
-            Shown("memory, most", lambda row: max(_peaks(row), key=_median, default=None)),
-            Shown("memory, least", lambda row: min(_peaks(row), key=_median, default=None)),
-            Shown("all", _all_memory),
+            Shown("memory of all", _all_memory),
             Shown("work, most", lambda row: max(_shares(row), key=_median, default=None), share=True),
             Shown("work, least", lambda row: min(_shares(row), key=_median, default=None), share=True),
             Shown("together", "devices_together_share", share=True),
         ),
+        last=[f"memory of each, {MEBIBYTES.name}"],
+        remarks=[[_list_memory(row)] for row in rows],
     )
     figures = [
         figure
@@ -61,6 +64,11 @@ def _shares(row: LabRow) -> list[Metric]:
 
 def _median(metric: Metric) -> float:
     return metric.median
+
+
+def _list_memory(row: LabRow) -> str:
+    """`20.3, 25.0`, device 0 first."""
+    return ", ".join(show_number(peak.median, MEBIBYTES) for peak in _peaks(row)) or NOT_KNOWN
 
 
 def _all_memory(row: LabRow) -> Metric | None:
@@ -97,15 +105,21 @@ def _answer_faster(data: LabData, rows: Sequence[LabRow]) -> Question:
         return cannot_answer(data, "4.2", rows, "only one number of devices was measured")
     few, many = measured[0], measured[-1]
     ratio = ratio_of(many, few)
+    # Where two were at work at once, or nobody counted, the answer must not speak of turns.
+    turns = value(many, "devices_together_share", default=1.0) < TOGETHER
     facts = f"The step on {_num_devices(many)} devices takes {say(ratio)} of that on {_num_devices(few)}."
     if is_above(ratio):
-        verdict = "**No, it is slower:** the same work, one device after the other, with more copies between."
-    elif is_below(ratio):
+        after_another = ", one device after the other" if turns else ""
+        verdict = f"**No, it is slower:** the same work{after_another}, with more copies between."
+    elif is_below(ratio) and turns:
         verdict = (
             "**Here it is faster**, though one device works at a time: smaller parts suit each one better."
         )
+    elif is_below(ratio):
+        verdict = "**Here it is faster.**"
     else:
-        verdict = "**No difference can be told.** The same work is done, one device after the other."
+        after_another = ", one device after the other" if turns else " on either"
+        verdict = f"**No difference can be told.** The same work is done{after_another}."
     before, after = (max(_peaks(row), key=_median, default=None) for row in (few, many))
     if before is None or after is None:
         return answer(data, "4.2", f"{verdict} {facts}")

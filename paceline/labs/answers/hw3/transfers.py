@@ -147,17 +147,18 @@ def _answer_relation(
         )
     elif reason := data.reason(LINK):
         texts.append(f"Over a link: {reason}.")
+    where = "Over the emulated link" if judged is link_fit else "Here"
     misfit = misfit_of(judged, [(float(row.argument("devices")), row) for row in points])
     if is_above(judged.slope, 0) and misfit <= STRAIGHT:
-        verdict = f"**Both the copies and the step grow in a straight line**, to {say_share(misfit)} of it."
+        verdict = f"**{where} copies and step grow in a straight line**, to {say_share(misfit)} of it."
     elif is_above(judged.slope, 0):
         verdict = (
-            f"**Copies and the step grow**, the step not in a straight line: {say_share(misfit)} off it."
+            f"**{where} copies and step grow**, the step not in a straight line: {say_share(misfit)} off it."
         )
     elif is_below(judged.slope, 0):
-        verdict = "**The copies grow, the time of a step falls.**"
+        verdict = f"**{where} the copies grow, the time of a step falls.**"
     else:
-        verdict = "**The copies grow; that the step grows too cannot be told here.**"
+        verdict = f"**{where} the copies grow; that the step grows too cannot be told.**"
     return answer(data, "5.2", " ".join([verdict, *texts]))
 
 
