@@ -107,3 +107,23 @@ def test_loss_scaling_saves_gradients_from_zero_until_it_overflows(tmp_path: Pat
     assert by_scale[65536.0]["underflow_share"] < 1e-4
     assert by_scale[65536.0]["overflow_share"] == 0
     assert by_scale[2.0**32]["overflow_share"] > 0.5
+
+
+@pytest.mark.parametrize("path", [p for p in SCRIPTS if "start_rank" in p.read_text()], ids=lambda p: p.name)
+def test_ranks_that_outnumber_the_accelerators_take_the_cpu(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchrun --nproc_per_node=2 on a laptop with one GPU: there is no second one to take."""
+    only = torch.device("cuda", 0)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: only)
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    environment = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "2"}
+    for name, value in (environment | {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"}).items():
+        monkeypatch.setenv(name, value)
+    module = load(path)
+    try:
+        assert module.start_rank() == torch.device("cpu")
+        assert torch.distributed.get_backend() == "gloo"
+    finally:
+        torch.distributed.destroy_process_group()
+    assert getattr(module, "PRECISION", None) is None, "what precision is left open follows the device"
