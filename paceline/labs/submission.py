@@ -16,9 +16,10 @@ from paceline.labs.answers import ANSWERS
 from paceline.labs.answers.every_lab import build_every_experiment
 from paceline.labs.constants import describe_constants
 from paceline.labs.data import LabData, is_table
+from paceline.record import RunRecord
 from paceline.report.document import Block, Document, Paragraph, Section
 from paceline.report.drawing import MissingPackage
-from paceline.report.provenance import describe_commands, describe_runs, find_caveats
+from paceline.report.provenance import describe_runs, find_caveats
 from paceline.report.write import Written, write_report
 
 # What stands in these two folders is the report's own: an older report's files would contradict it.
@@ -111,13 +112,28 @@ def write_submission(data: LabData, folder: Path, *, author: str, asked: Sequenc
 
 
 def describe_all_commands(data: LabData, asked: Sequence[str]) -> str:
-    """What was typed, and every launch, with the scripts where the folder has them."""
-    lines = ["# Measured by", *dict.fromkeys(asked), "", "# which launched, each of them in every round,"]
-    for command in describe_commands(data.runs):
-        words = shlex.split(command)
-        lines.append(shlex.join(Path(word).name if word.endswith(".py") else word for word in words))
+    """What was typed, and for each configuration the command that runs it in this folder, measured or not."""
+    lines = ["# Measured by", *dict.fromkeys(asked), "", "# which ran each of these in every round:"]
+    lines += dict.fromkeys(shlex.join(_by_hand(run)) for run in data.runs)
     versions = ", ".join(f"{name} {version}" for name, version in _versions(data).items())
     return "\n".join([*lines, "", f"# with {versions}"])
+
+
+def _by_hand(run: RunRecord) -> list[str]:
+    """The launcher's own command needs what the launcher prepared; this one needs nothing."""
+    script = [Path(run.program).name, *run.arguments]
+    if is_table(run):
+        return ["python", *script]
+    if not run.options.get("virtual_devices"):
+        return ["torchrun", "--standalone", f"--nproc_per_node={run.world}", *script]
+    virtual = ["--virtual", str(run.options["virtual_devices"])]
+    link = run.options.get("virtual_link")
+    return [
+        *("paceline", "run", "--nproc", str(run.world)),
+        *virtual,
+        *(["--virtual-link", link] if link else []),
+        *script,
+    ]
 
 
 def _versions(data: LabData) -> dict[str, str]:

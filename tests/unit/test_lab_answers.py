@@ -79,8 +79,12 @@ def test_the_submission_is_complete_and_keeps_its_pages(name: str, tmp_path: Pat
     assert num_pages((tmp_path / "report.pdf").read_bytes()) <= data.lab.page_limit
     for script in data.lab.scripts:
         assert (tmp_path / Path(script).name).is_file()
-    assert "accum-steps 4" in (tmp_path / "commands.txt").read_text()
-    assert "/labs/" not in (tmp_path / "commands.txt").read_text()
+    commands = (tmp_path / "commands.txt").read_text()
+    assert (
+        "\ntorchrun --standalone --nproc_per_node=2 practical7_accumulation.py --accum-steps 4 " in commands
+    )
+    assert "paceline.worker" not in commands, "what only the launcher can start is nothing to repeat"
+    assert "/labs/" not in commands
     page = (tmp_path / "report.html").read_text()
     assert "Ada" in page
     assert "dim 1024 (handout 8192)" in page

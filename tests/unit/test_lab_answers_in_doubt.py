@@ -12,7 +12,7 @@ from paceline.labs.answers.tables import UNKNOWN, UNKNOWN_NOTE, Shown, build_tab
 from paceline.labs.answers.words import is_hopeless
 from paceline.labs.answers.words import say as say_metric
 from paceline.labs.data import LabData
-from paceline.labs.submission import build_document, find_disturbance
+from paceline.labs.submission import build_document, describe_all_commands, find_disturbance
 from paceline.record import Metric, RankRecord
 from paceline.report.document import as_cell, tables_of
 
@@ -111,6 +111,12 @@ def test_hw3_says_over_which_link_the_step_grows() -> None:
     )
     here = ask(make_lab("hw3", hw3_textbook(), scale="tiny"), "How do the number of devices")
     assert here.startswith("**Here copies and step grow")
+
+
+def test_devices_that_were_virtual_are_so_by_hand() -> None:
+    commands = describe_all_commands(make_lab("hw3", hw3_textbook()), ["paceline lab run hw3"])
+    assert "paceline lab run hw3\n" in commands
+    assert "paceline run --nproc 1 --virtual 8 model_parallel.py --batch 64 --depth 6" in commands
 
 
 def test_hw3_lists_the_memory_of_each_device() -> None:
