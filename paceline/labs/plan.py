@@ -165,7 +165,7 @@ def devices_of(experiment: Experiment, config: Config) -> int:
     if experiment.kind == "ranks":
         return config.world
     wanted = dict(itertools.pairwise(config.arguments)).get("--devices")
-    return int(wanted) if wanted else experiment.devices
+    return int(wanted) if wanted else experiment.uses or experiment.devices
 
 
 def _as_arguments(values: dict[str, Value]) -> tuple[str, ...]:

@@ -64,6 +64,7 @@ class Experiment(_Table):
     sweep: dict[str, list[Value]] = {}
     worlds: list[int] = [1]
     devices: int = 0  # accelerators that each process must see; virtual ones where the machine has too few
+    uses: int | None = None  # of these, where fewer do and no --devices says so
     link: str | None = None  # the emulated link between virtual devices
     placement: list[Literal["tuned", "plain"]] = ["tuned"]
     min_rounds: int = 1  # for what needs two runs at every scale

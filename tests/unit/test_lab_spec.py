@@ -109,6 +109,13 @@ def test_virtual_devices_stand_in_where_the_machine_has_too_few(path: Path) -> N
     assert refusals == ["needs 8 accelerators, this machine has 4"]
 
 
+def test_homework_3_runs_on_two_real_accelerators_what_needs_two() -> None:
+    planned = plan(find_lab("hw3"), "laptop", host=Host(accelerators=2))
+    assert [one.refusal for one in planned if one.experiment.id in ("two-devices", "depth")] == [None] * 4
+    reasons = [one.refusal for one in planned if one.experiment.id == "transfers"]
+    assert reasons == [None, None, *(f"needs {n} accelerators, this machine has 2" for n in range(3, 9))]
+
+
 def test_one_accelerator_is_left_alone_since_two_ranks_need_two(path: Path) -> None:
     devices = {n: studies_for(load_lab(path), "tiny", host=Host(n))[0].options.device for n in (0, 1, 2)}
     assert devices == {0: "auto", 1: "cpu", 2: "auto"}
