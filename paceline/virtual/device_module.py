@@ -76,7 +76,7 @@ def _lazy_init() -> None:
 
 
 def _is_in_bad_fork() -> bool:
-    return False  # memory of the CPU survives a fork
+    return _library.is_in_bad_fork()
 
 
 def current_device() -> int:

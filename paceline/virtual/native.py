@@ -40,12 +40,16 @@ class Library:
         self._c = ctypes.CDLL(str(path))
         self._c.paceline_initial_seed.restype = ctypes.c_uint64
         self._c.paceline_rng_state_bytes.restype = ctypes.c_int64
+        self._c.paceline_is_in_bad_fork.restype = ctypes.c_bool
 
     def start(self, num_devices: int) -> None:
         self._c.paceline_start(num_devices)
 
     def current_device(self) -> int:
         return int(self._c.paceline_current_device())
+
+    def is_in_bad_fork(self) -> bool:
+        return bool(self._c.paceline_is_in_bad_fork())
 
     def set_limit(self, device: int, limit_bytes: int) -> None:
         self._c.paceline_set_limit(device, ctypes.c_int64(limit_bytes))

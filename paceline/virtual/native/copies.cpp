@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "device.h"
+#include "fork.h"
 #include "ledger.h"
 #include "storage.h"
 #include "timeline.h"
@@ -57,6 +58,7 @@ void account_for_copy(const at::Tensor& to, const at::Tensor& from, bool non_blo
 }
 
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  check_process();
   check_endpoint(self);
   check_endpoint(source);
   if (self.is_same(source)) {
@@ -81,6 +83,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& self
 
 // Reading one number, as item() does, is a copy for which the host waits.
 at::Scalar local_scalar_dense(const at::Tensor& self) {
+  check_process();
   const int device = endpoint_of(self);
   const auto bytes = static_cast<int64_t>(self.element_size());
   count_transfer(device, kHost, bytes);

@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "device.h"
+#include "fork.h"
 #include "generator.h"
 #include "ledger.h"
 #include "timeline.h"
@@ -17,6 +18,7 @@ class Call {
       : plan_(plan), op_(op), stack_(stack), known_(known) {}
 
   void run() {
+    check_process();
     find_device();
     replace_arguments();
     wait_for_stream(device_);
@@ -95,12 +97,14 @@ class Call {
     }
   }
 
-  // A zero-dimensional CPU tensor is a number, and numbers mix with every device, as on CUDA.
+  // A zero-dimensional CPU tensor is a number, and numbers mix with every device, as on CUDA; an index
+  // is none.
   void check_tensor(const at::Tensor& tensor, size_t i) {
     if (!tensor.defined() || tensor.device() == c10::Device(kVirtual, device_)) {
       return;
     }
-    if (tensor.is_cpu() && tensor.dim() == 0 && !plan_.arguments[i].is_written) {
+    const auto& argument = plan_.arguments[i];
+    if (tensor.is_cpu() && tensor.dim() == 0 && !argument.is_written && !argument.is_index) {
       return;
     }
     refuse(tensor, i);

@@ -7,6 +7,7 @@
 
 #include "collectives.h"
 #include "device.h"
+#include "fork.h"
 #include "generator.h"
 #include "hooks.h"
 #include "ledger.h"
@@ -32,6 +33,11 @@ void paceline_start(int devices) {
   register_cpu_operators();
   register_collectives();
   register_hooks();
+  watch_forks();
+}
+
+bool paceline_is_in_bad_fork() {
+  return is_in_bad_fork();
 }
 
 int paceline_current_device() {

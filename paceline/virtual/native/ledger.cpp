@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "device.h"
+#include "fork.h"
 
 namespace paceline {
 namespace {
@@ -74,6 +75,7 @@ std::string readable(int64_t bytes) {
 } // namespace
 
 void reserve(c10::DeviceIndex device, int64_t bytes) {
+  check_process();
   auto& account = accounts[device];
   const int64_t live = account.live.fetch_add(bytes) + bytes;
   const int64_t limit = account.limit.load(std::memory_order_relaxed);

@@ -45,6 +45,14 @@ void run_unplanned(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   run_on_cpu(*plan, op, stack, known);
 }
 
+void refuse_sparse(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false,
+      "virtual devices hold dense tensors; ",
+      op.operator_name(),
+      " would work on a sparse one. Keep sparse tensors on the CPU.");
+}
+
 // These have no CPU kernel of their own: their common kernel asks where its arguments are, to choose
 // among the kernels of the devices that PyTorch knows. They must be asked on the CPU.
 const std::set<std::string>& chosen_by_device() {
@@ -78,6 +86,14 @@ void register_cpu_operators() {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&run_unplanned>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_sparse>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_sparse>());
 }
 
 } // namespace paceline

@@ -50,6 +50,12 @@ int argument_returned_as(const c10::Argument& result, const std::vector<c10::Arg
   return -1;
 }
 
+bool is_index(const c10::Argument& argument, const std::string& operator_name) {
+  const auto& name = argument.name();
+  const bool is_class = name == "target" && operator_name.rfind("aten::nll_loss", 0) == 0;
+  return name == "index" || name == "indices" || is_class;
+}
+
 } // namespace
 
 Plan::Plan(const c10::OperatorHandle& op) {
@@ -58,7 +64,8 @@ Plan::Plan(const c10::OperatorHandle& op) {
   for (const auto& argument : schema.arguments()) {
     const auto kind = kind_of(*argument.type());
     takes_generator |= kind == Kind::Generator;
-    arguments.push_back({kind, argument.alias_info() != nullptr && argument.alias_info()->isWrite()});
+    const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    arguments.push_back({kind, is_written, is_index(argument, op.operator_name().name)});
   }
   for (const auto& result : schema.returns()) {
     results.push_back({kind_of(*result.type()), argument_returned_as(result, schema.arguments())});

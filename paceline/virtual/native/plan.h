@@ -21,6 +21,7 @@ enum class Kind : uint8_t {
 struct Argument {
   Kind kind;
   bool is_written; // Tensor(a!)
+  bool is_index; // names places in another tensor
 };
 
 struct Result {

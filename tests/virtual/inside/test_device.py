@@ -68,6 +68,9 @@ ON = "virtual:1"
         lambda: torch.ones(4)[torch.tensor([0], device=ON)],
         lambda: nn.functional.mse_loss(torch.ones(2, device=ON), torch.ones(2)),
         lambda: nn.functional.cross_entropy(torch.ones(2, 3, device=ON), torch.zeros(2, dtype=torch.long)),
+        lambda: nn.functional.cross_entropy(torch.ones(3, device=ON), torch.tensor(0)),
+        lambda: torch.ones(4, device=ON).index_select(0, torch.tensor(0)),
+        lambda: torch.ones(4, device=ON).take(torch.tensor(0)),
     ],
 )
 def test_mixed_devices_raise_pytorchs_own_error(mistake) -> None:
@@ -80,6 +83,27 @@ def test_numbers_and_cpu_indices_mix_with_a_device_as_on_cuda() -> None:
     assert (x + torch.tensor(1.0)).tolist() == [1, 2, 3, 4]
     assert x[torch.tensor([0, 2])].tolist() == [0, 2]
     assert torch.where(x > 1, x, torch.tensor(0.0)).tolist() == [0, 0, 2, 3]
+
+
+def test_forked_process_is_refused_as_by_cuda() -> None:
+    x = torch.ones(2, device=ON)
+    said = torch.multiprocessing.get_context("fork").SimpleQueue()
+
+    def work() -> None:
+        torch.manual_seed(0)  # a DataLoader's worker does this, and it must not hurt
+        for use in (lambda: torch.ones(2, device=ON), lambda: x.add_(1), x.cpu, lambda: x[0].item()):
+            try:
+                use()
+                said.put("worked")
+            except RuntimeError as error:
+                said.put(str(error))
+
+    child = torch.multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert all("must use the 'spawn' start method" in said.get() for _ in range(4))
+    assert x.tolist() == [1, 1]
 
 
 def test_generator_of_another_device_is_refused() -> None:

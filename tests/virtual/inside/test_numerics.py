@@ -240,6 +240,15 @@ def test_transformer_evaluates_with_padding() -> None:
     assert torch.equal(found.cpu(), expected)
 
 
-def test_sparse_says_what_it_cannot_do() -> None:
-    with pytest.raises(NotImplementedError, match="dense tensors"):
-        torch.eye(3, device=DEVICE).to_sparse()
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: torch.eye(3, device=DEVICE).to_sparse(),
+        lambda: torch.eye(3).to_sparse().to(DEVICE),
+        lambda: torch.eye(3).to_sparse_csr().to(DEVICE) @ torch.ones(3, 3, device=DEVICE),
+        lambda: nn.Embedding(3, 2, sparse=True).to(DEVICE)(torch.tensor(1, device=DEVICE)).sum().backward(),
+    ],
+)
+def test_sparse_says_what_it_cannot_do(use: Callable[[], object]) -> None:
+    with pytest.raises(NotImplementedError, match="virtual devices hold dense tensors"):
+        use()
