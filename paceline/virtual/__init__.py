@@ -84,6 +84,7 @@ def install(
     """
     global _installed
     from paceline.quantity import parse_bytes, parse_link
+    from paceline.virtual import spawned
 
     if not 1 <= devices <= MAX_DEVICES:
         raise ValueError(f"{devices} virtual devices were asked for; there can be 1 to {MAX_DEVICES}")
@@ -104,6 +105,7 @@ def install(
         from paceline.virtual import cuda_by_name
 
         cuda_by_name.install()
+    spawned.pass_on(devices, memory, link, as_cuda)
 
 
 def is_installed() -> bool:

@@ -41,6 +41,25 @@ def test_script_sees_the_devices(library: None, tmp_path: Path) -> None:
     assert copies == ["virtual:1", "→", "virtual:2", "1", "40"]
 
 
+def test_spawned_processes_have_the_devices(library: None, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\n"
+        "ACCELERATOR = torch.accelerator.current_accelerator()  # at the top: before the function is called\n"
+        "def work(rank):\n"
+        "    x = torch.ones(2, device=f'cuda:{rank}')\n"
+        "    print(f'{ACCELERATOR} {torch.accelerator.device_count()} {x.device}\\n', end='', flush=True)\n"
+        "    torch.empty(2**20, device=x.device)\n"
+        "if __name__ == '__main__':\n"
+        "    torch.multiprocessing.spawn(work, nprocs=2)\n"
+    )
+    done = run("paceline.virtual", "--devices", "3", "--memory", "1MiB", "--as-cuda", str(script))
+    said = set(done.stdout.splitlines())  # of one rank or both: the first to fail ends the other
+    assert said, done.stderr
+    assert said <= {"virtual 3 virtual:0", "virtual 3 virtual:1"}
+    assert "has a total capacity of 1.00 MiB" in done.stderr
+
+
 def test_users_mistakes_are_one_line(library: None, tmp_path: Path) -> None:
     for arguments, words in (
         (("--devices", "3", "missing.py"), "no file"),
