@@ -34,11 +34,13 @@ def install() -> None:
     if getattr(torch.cuda, "_paceline_virtual", False):
         return
     torch.cuda._paceline_virtual = True  # type: ignore[attr-defined]
-    for name in _SHARED:
-        setattr(torch.cuda, name, getattr(device_module, name))
+    for owner in (torch.cuda, torch.cuda.memory):
+        for name in _SHARED:
+            setattr(owner, name, getattr(device_module, name))
     torch.cuda.is_current_stream_capturing = _never
     _translate_names()
     _enter_mode_in_threads()
+    _enter_mode_in_backward()
     CudaByName().__enter__()  # type: ignore[no-untyped-call]
 
 
@@ -96,6 +98,9 @@ def _translate_names() -> None:
         (dist.device_mesh, "init_device_mesh"),
     ):
         setattr(owner, name, _translating(getattr(owner, name), translate))
+    # PyTorch would time kernels by CUDA's events and print a stack for each one that it cannot record.
+    profile = torch.autograd.profiler.profile
+    profile.__init__ = _translating(profile.__init__, _without_cuda)  # type: ignore[method-assign]
     for owner in (dist, dist.distributed_c10d):
         for name in ("init_process_group", "new_group"):
             setattr(owner, name, _translating(getattr(owner, name), _translate_backend))
@@ -117,6 +122,10 @@ def _translate_backend(value: Any) -> Any:
     if isinstance(value, str) and "nccl" in value:
         return value.replace("cuda:nccl", "virtual:gloo").replace("nccl", "gloo")
     return translate(value)
+
+
+def _without_cuda(value: Any) -> Any:
+    return None if value == "cuda" else value
 
 
 def _load_cuda_storage(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage | None:
@@ -143,3 +152,14 @@ def _enter_mode_in_threads() -> None:
         start(self)
 
     threading.Thread.start = start_in_mode  # type: ignore[method-assign]
+
+
+def _enter_mode_in_backward() -> None:
+    """A mode is off inside its own handler, and there `Tensor.backward` runs hooks and checkpoints."""
+    run_backward = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+
+    def run_in_mode(*args: Any, **kwargs: Any) -> Any:
+        with CudaByName():
+            return run_backward(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = run_in_mode  # type: ignore[attr-defined]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
 
 import paceline.virtual as virtual
 
@@ -67,6 +70,29 @@ def test_data_parallel_translates_in_its_threads() -> None:
     model = nn.DataParallel(NamesCuda().cuda(), device_ids=[0, 1, 2])
     model(torch.randn(6, 4).cuda()).sum().backward()
     assert model.module.layer.weight.grad.is_cuda
+
+
+def test_backward_translates_in_hooks_and_checkpoints() -> None:
+    x = torch.ones(4, device="cuda:1", requires_grad=True)
+    x.register_hook(lambda gradient: gradient + torch.ones(4, device="cuda:1"))
+    checkpoint(lambda t: t * torch.full((4,), 2.0, device="cuda:1"), x, use_reentrant=False).sum().backward()
+    assert x.grad.tolist() == [3, 3, 3, 3]
+    (gradient,) = torch.autograd.grad((x * 2).sum(), x)
+    assert gradient.tolist() == [3, 3, 3, 3]
+
+
+def test_memory_summary_speaks_of_virtual_devices() -> None:
+    x = torch.ones(2**20, device="cuda:0")
+    assert "4096 KiB" in torch.cuda.memory_summary(0)
+    assert torch.cuda.memory.memory_allocated(0) >= x.nbytes
+
+
+def test_profiler_sees_operators_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    x = torch.ones(2, 2, device="cuda:0")
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        x @ x
+    assert "aten::mm" in {event.key for event in seen.key_averages()}
+    assert "Failed to record" not in capfd.readouterr().err
 
 
 def test_saved_and_loaded_under_the_name_cuda() -> None:
