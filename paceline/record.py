@@ -125,6 +125,18 @@ class Finding:
     severity: Literal["warning", "note"] = "note"
 
 
+@dataclass(frozen=True)
+class LaunchNoise:
+    """How much launches differ, as far as other rows tell."""
+
+    variance: float = 0.0  # of the logarithm of a launch's median
+    freedom: float = 0.0  # what that is worth, in launches; 0: nothing is known
+
+    def __add__(self, other: LaunchNoise) -> LaunchNoise:
+        """Of a ratio between a launch of the one and a launch of the other."""
+        return LaunchNoise(self.variance + other.variance, min(self.freedom, other.freedom))
+
+
 @dataclass
 class Row:
     """One configuration (program × arguments × world × placement), all its rounds together."""
@@ -138,5 +150,6 @@ class Row:
     cause: str | None = None
     oversubscribed: bool = False
     rounds: int = 0
+    launch_noise: LaunchNoise = LaunchNoise()
     metrics: dict[str, Metric] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)

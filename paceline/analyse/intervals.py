@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from paceline.record import Metric, Row
+from paceline.record import LaunchNoise, Metric, Row
 
 Array = NDArray[np.float64]
 
@@ -27,6 +27,8 @@ MAX_DRAWN = 5_000_000
 # Launches that must agree before a narrow interval is believed: two may be alike by chance.
 MIN_ROUNDS_TO_STOP = 3
 
+UNKNOWN_NOISE = LaunchNoise()
+
 # Of e, that a float still holds: two launches that differ wildly have an interval without end.
 LARGEST_EXPONENT = 700.0
 
@@ -34,7 +36,9 @@ LARGEST_EXPONENT = 700.0
 WATCHED = ("step_time_s", "speedup")
 
 
-def median_over_rounds(rounds: Sequence[Array], unit: str) -> Metric | None:
+def median_over_rounds(
+    rounds: Sequence[Array], unit: str, noise: LaunchNoise = UNKNOWN_NOISE
+) -> Metric | None:
     """The median of all steps of all rounds; a round is one launch's steps in order."""
     rounds = [steps[np.isfinite(steps)] for steps in rounds]
     rounds = [steps for steps in rounds if len(steps)]
@@ -45,12 +49,15 @@ def median_over_rounds(rounds: Sequence[Array], unit: str) -> Metric | None:
     drawn, num_blocks = _draw_blocks(rounds)
     replicates = np.median(np.concatenate(drawn, axis=1), axis=1)
     within = _percentiles(replicates, median, num_blocks)
-    low, high = _hull(median, [within, _between_launches([float(np.median(steps)) for steps in rounds])])
+    medians = [float(np.median(steps)) for steps in rounds]
+    low, high = _hull(median, [within, _between_launches(medians, noise)])
     # Times are not negative, though a wall clock that was set back may say so.
     return Metric(median, max(low, min(median, 0.0)), high, len(pooled), unit)
 
 
-def ratio_over_rounds(pairs: Sequence[tuple[Array, Array]], unit: str = "ratio") -> Metric | None:
+def ratio_over_rounds(
+    pairs: Sequence[tuple[Array, Array]], unit: str = "ratio", noise: LaunchNoise = UNKNOWN_NOISE
+) -> Metric | None:
     """The median over rounds of median(numerator) / median(denominator), both of the same round.
 
     What slows a whole round (a warm machine, a neighbour) is in both and cancels.
@@ -65,7 +72,7 @@ def ratio_over_rounds(pairs: Sequence[tuple[Array, Array]], unit: str = "ratio")
     logs = [np.log(np.median(steps, axis=1)) for steps in drawn]
     replicates = np.exp((sum(logs[: len(pairs)]) - sum(logs[len(pairs) :])) / len(pairs))
     within = _percentiles(replicates, float(np.exp(np.mean(np.log(ratios)))), num_blocks / 2)
-    low, high = _hull(median, [within, _between_launches(ratios)])
+    low, high = _hull(median, [within, _between_launches(ratios, noise)])
     return Metric(median, max(low, 0.0), high, len(pairs), unit)
 
 
@@ -103,16 +110,19 @@ def interval_is_narrow(rows: Iterable[Row], until: float) -> bool:
     )
 
 
-def rounds_wanted(half_width: float, rounds: int, wanted: float, most: int = 50) -> int | None:
+def rounds_wanted(
+    half_width: float, rounds: int, wanted: float, most: int = 50, others: float = 0.0
+) -> int | None:
     """How many rounds would bring an interval down to `wanted`, as Student's t narrows with launches.
 
     Of one launch the steps alone are known: it takes so many rounds even if launches do not differ. None
-    where more than `most` would be needed.
+    where more than `most` would be needed. `others` is the freedom of the row's LaunchNoise.
     """
     tail = (1 + CONFIDENCE) / 2
 
     def width(num: int) -> float:
-        return float(stats.t.ppf(tail, num - 1) if num > 1 else stats.norm.ppf(tail)) / math.sqrt(num)
+        freedom = num - 1 + others
+        return float(stats.t.ppf(tail, freedom) if freedom else stats.norm.ppf(tail)) / math.sqrt(num)
 
     goal = width(rounds) * wanted / half_width
     enough = (num for num in range(max(rounds + 1, MIN_ROUNDS_TO_STOP), most + 1) if width(num) <= goal)
@@ -166,17 +176,22 @@ def _percentiles(replicates: Array, centre: float, num_blocks: float) -> tuple[f
     return centre - (centre - float(low)) * widening, centre + (float(high) - centre) * widening
 
 
-def _between_launches(medians: Sequence[float]) -> tuple[float, float]:
-    """Student's interval for the centre of one value per launch. One launch tells nothing: its own value."""
+def _between_launches(medians: Sequence[float], noise: LaunchNoise = UNKNOWN_NOISE) -> tuple[float, float]:
+    """Student's interval for the centre of one value per launch, with what is known from other rows.
+
+    One launch of which nothing else is known tells nothing: its own value.
+    """
     values = np.array(medians)
-    if len(values) < 2:
-        return float(values[0]), float(values[0])
     # Launches differ by per cents, and in logarithms a ratio and its inverse have the same interval.
     logarithmic = bool(np.all(values > 0))
     values = np.log(values) if logarithmic else values
+    own, others = len(values) - 1, noise.freedom if logarithmic else 0.0
+    if own + others == 0:
+        return float(medians[0]), float(medians[0])
     centre = float(np.mean(values))
-    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
-    half = float(quantile * np.std(values, ddof=1) / math.sqrt(len(values)))
+    squares = float(np.sum((values - centre) ** 2)) + others * noise.variance
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, own + others)
+    half = float(quantile * math.sqrt(squares / (own + others) / len(values)))
     low, high = centre - half, centre + half
     if logarithmic:
         return math.exp(low), math.exp(min(high, LARGEST_EXPONENT))

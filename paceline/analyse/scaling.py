@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.analyse.intervals import ratio_over_rounds
+from paceline.analyse.intervals import UNKNOWN_NOISE, ratio_over_rounds
 from paceline.analyse.steps import samples_per_step, world_step_times
-from paceline.record import Metric, RunRecord
+from paceline.record import LaunchNoise, Metric, RunRecord
 
 
-def ratio(runs_a: Sequence[RunRecord], runs_b: Sequence[RunRecord]) -> Metric | None:
-    """Step time of a over step time of b: above 1 means that b is faster."""
-    return ratio_over_rounds(
-        [(world_step_times(a), world_step_times(b)) for a, b in _pairs(runs_a, runs_b)], unit="ratio"
-    )
+def ratio(
+    runs_a: Sequence[RunRecord], runs_b: Sequence[RunRecord], noise: LaunchNoise = UNKNOWN_NOISE
+) -> Metric | None:
+    """Step time of a over step time of b: above 1 means that b is faster. `noise` is that of both."""
+    pairs = [(world_step_times(a), world_step_times(b)) for a, b in _pairs(runs_a, runs_b)]
+    return ratio_over_rounds(pairs, unit="ratio", noise=noise)
 
 
-def scaling_metrics(base: Sequence[RunRecord], runs: Sequence[RunRecord]) -> dict[str, Metric | None]:
+def scaling_metrics(
+    base: Sequence[RunRecord], runs: Sequence[RunRecord], noise: LaunchNoise = UNKNOWN_NOISE
+) -> dict[str, Metric | None]:
     """Speedup and efficiency of `runs` against `base`, the smallest world of the same program and arguments.
 
     Speedup compares the time for the same work. A step is taken to be the same work in both, unless the
@@ -30,7 +33,7 @@ def scaling_metrics(base: Sequence[RunRecord], runs: Sequence[RunRecord]) -> dic
     if small == large:
         one = Metric(1.0, 1.0, 1.0, len(runs), "ratio")
         return {"speedup": one, "efficiency": one}
-    gained = ratio(base, runs)
+    gained = ratio(base, runs, noise)
     if gained is None:
         return {}
     work = work_growth(base, runs)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from paceline.analyse.intervals import Array, counted, median_over_rounds, one_per_round
-from paceline.record import TIMED, WARMUP, Metric, RankRecord, RunRecord
+from paceline.analyse.intervals import UNKNOWN_NOISE, Array, counted, median_over_rounds, one_per_round
+from paceline.record import TIMED, WARMUP, LaunchNoise, Metric, RankRecord, RunRecord
 
 PHASES = ("data_s", "dataloader_s", "forward_s", "backward_s", "optimizer_s", "other_s")
 
@@ -62,12 +62,12 @@ def samples_per_step(run: RunRecord) -> float | None:
     return sum(known) if known and len(known) == run.world else None
 
 
-def step_metrics(runs: Sequence[RunRecord]) -> dict[str, Metric | None]:
+def step_metrics(runs: Sequence[RunRecord], noise: LaunchNoise = UNKNOWN_NOISE) -> dict[str, Metric | None]:
     """The times of one configuration's runs, one run per round."""
     worlds = [world_step_times(run) for run in runs]
     metrics = {
-        "step_time_s": median_over_rounds(worlds, "s"),
-        "rank0_step_time_s": median_over_rounds([rank0_step_times(run) for run in runs], "s"),
+        "step_time_s": median_over_rounds(worlds, "s", noise),
+        "rank0_step_time_s": median_over_rounds([rank0_step_times(run) for run in runs], "s", noise),
         "step_time_spread": one_per_round([_spread(times) for times in worlds], "ratio"),
         "launch_spread": _launch_spread(worlds),
         "first_step_s": one_per_round([_warmup(run)[0] for run in runs], "s"),

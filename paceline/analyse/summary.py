@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from paceline.analyse.communication import communication_metrics
 from paceline.analyse.devices import device_metrics
 from paceline.analyse.health import health_metrics
+from paceline.analyse.launches import learn_from_others
 from paceline.analyse.memory import memory_metrics
 from paceline.analyse.scaling import scaling_metrics
-from paceline.analyse.steps import step_metrics
-from paceline.record import Metric, Row, RunRecord, Source
+from paceline.analyse.steps import step_metrics, world_step_times
+from paceline.record import LaunchNoise, Metric, Row, RunRecord, Source
 
 
 class RowKey(NamedTuple):
@@ -47,10 +50,26 @@ def summarise(runs: Iterable[RunRecord]) -> list[Row]:
     """
     groups = group_runs(runs)
     measured = {key: [run for run in group if run.status == "ok"] for key, group in groups.items()}
-    return [_summarise_row(key, group, measured) for key, group in groups.items()]
+    noise = _learn_noise(measured)
+    return [_summarise_row(key, group, measured, noise) for key, group in groups.items()]
 
 
-def _summarise_row(key: RowKey, group: Sequence[RunRecord], measured: dict[RowKey, list[RunRecord]]) -> Row:
+def _learn_noise(measured: Mapping[RowKey, Sequence[RunRecord]]) -> dict[RowKey, LaunchNoise]:
+    """Rows learn from those launched like them: as many ranks, placed alike, with cores enough or not."""
+    kinds: dict[object, dict[RowKey, list[float]]] = {}
+    for key, runs in measured.items():
+        kind = key.world, key.placement, key.source, any(run.oversubscribed for run in runs)
+        times = [times for run in runs if len(times := world_step_times(run))]
+        kinds.setdefault(kind, {})[key] = [float(np.median(steps)) for steps in times]
+    return {key: noise for rows in kinds.values() for key, noise in learn_from_others(rows).items()}
+
+
+def _summarise_row(
+    key: RowKey,
+    group: Sequence[RunRecord],
+    measured: Mapping[RowKey, Sequence[RunRecord]],
+    noise: Mapping[RowKey, LaunchNoise],
+) -> Row:
     runs = measured[key]
     last = (runs or group)[-1]
     row = Row(
@@ -63,9 +82,11 @@ def _summarise_row(key: RowKey, group: Sequence[RunRecord], measured: dict[RowKe
         cause=last.cause,
         oversubscribed=any(run.oversubscribed for run in group),
         rounds=len(runs),
+        launch_noise=noise[key],
     )
-    if measured[key]:
-        row.metrics = {name: metric for name, metric in _metrics(key, measured).items() if metric is not None}
+    if runs:
+        known = _metrics(key, measured, noise)
+        row.metrics = {name: metric for name, metric in known.items() if metric is not None}
     return row
 
 
@@ -75,12 +96,14 @@ def find_base(key: RowKey, measured: Mapping[RowKey, Sequence[RunRecord]]) -> Ro
     return min(family, key=lambda other: other.world) if len(family) > 1 else None
 
 
-def _metrics(key: RowKey, measured: dict[RowKey, list[RunRecord]]) -> dict[str, Metric | None]:
+def _metrics(
+    key: RowKey, measured: Mapping[RowKey, Sequence[RunRecord]], noise: Mapping[RowKey, LaunchNoise]
+) -> dict[str, Metric | None]:
     runs = measured[key]
     base = find_base(key, measured)
-    metrics = step_metrics(runs)
+    metrics = step_metrics(runs, noise[key])
     if base is not None:
-        metrics |= scaling_metrics(measured[base], runs)
+        metrics |= scaling_metrics(measured[base], runs, noise[base] + noise[key])
     return {
         **metrics,
         **communication_metrics(runs),

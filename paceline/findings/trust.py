@@ -82,7 +82,7 @@ def find_noise(case: Case) -> Finding | None:
         known = f"is known to ±{percent(width)} only"
     verdict = ", too little to say whether it is faster or slower" if undecided else ""
     numbers = {"half_width": width, "rounds": float(rounds)}
-    wanted = rounds_wanted(width, rounds, WANTED)
+    wanted = rounds_wanted(width, rounds, WANTED, others=case.row.launch_noise.freedom)
     if wanted is None:
         pinned = "pin the ranks (--placement tuned), " if case.row.placement == "plain" else ""
         action = (

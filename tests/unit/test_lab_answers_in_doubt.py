@@ -63,8 +63,12 @@ def ask(data: LabData, question: str) -> str:
 def test_an_accelerator_is_not_said_to_help_where_it_does_not() -> None:
     devices = {"kind": "cuda", "devices": [{"name": "GPU", "memory_bytes": 1 << 34}] * 2}
     machine = MACHINE | {"accelerators": devices}
-    faster = change_runs(measure_lab("practical7", World()), machine=machine)
-    slower = change_runs(measure_lab("practical7", World(sixteen_bits=2.0)), machine=machine)
+
+    def on_it(rank: RankRecord) -> RankRecord:
+        return replace(rank, start=rank.start | {"device": "cuda"})
+
+    faster = change_runs(measure_lab("practical7", World()), machine=machine, ranks=on_it)
+    slower = change_runs(measure_lab("practical7", World(sixteen_bits=2.0)), machine=machine, ranks=on_it)
     assert "on the accelerator's matrix units" in ask(faster, "Is mixed precision faster")
     assert "does not make the step faster" in ask(slower, "Is mixed precision faster")
 

@@ -91,7 +91,7 @@ def test_drawing_single_steps_would_not_cover_it(
     how: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(intervals, "block_length", lambda steps: 1)
-    monkeypatch.setattr(intervals, "_between_launches", lambda medians: (math.inf, -math.inf))
+    monkeypatch.setattr(intervals, "_between_launches", lambda medians, noise: (math.inf, -math.inf))
     assert coverage_of_median(**how) < LEAST_COVERAGE
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from paceline.analyse.intervals import Array, ratio_over_rounds
+from paceline.analyse.intervals import UNKNOWN_NOISE, Array, ratio_over_rounds
 from paceline.analyse.steps import world_step_times
 from paceline.labs.data import LabRow
 from paceline.record import Metric, RunRecord
@@ -51,7 +51,8 @@ def ratio_of(
     of = of or world_step_times
     by_round = {run.round: run for run in bottom.runs}
     pairs = [(of(run), of(by_round[run.round])) for run in top.runs if run.round in by_round]
-    return scaled(ratio_over_rounds(pairs), work)
+    noise = top.row.launch_noise + bottom.row.launch_noise if top.row and bottom.row else UNKNOWN_NOISE
+    return scaled(ratio_over_rounds(pairs, noise=noise), work)
 
 
 def scaled(metric: Metric | None, factor: float, unit: str | None = None) -> Metric | None:
