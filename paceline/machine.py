@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -227,6 +227,14 @@ def describe_machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
     }
+
+
+def identify_machine(machine: Mapping[str, Any]) -> str:
+    """The same for all descriptions of one machine, and of another one hardly: times compare within it."""
+    devices = (machine.get("accelerators") or {}).get("devices") or []
+    memory_gib = round((machine.get("memory_bytes") or 0) / (1 << 30))
+    parts = [(machine.get("processor") or {}).get("model"), machine.get("physical_cores"), memory_gib]
+    return " ".join(map(str, [*parts, *(device.get("name") for device in devices)]))
 
 
 def limits(machine: dict[str, Any], busy_cores: float = 0.0) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from paceline.analyse import interval_is_narrow, summarise
 from paceline.launch import Progress, run_world
-from paceline.machine import usable_cores
+from paceline.machine import describe_machine, identify_machine, usable_cores
 from paceline.record import RunRecord
 from paceline.store import Store
 from paceline.study import MIN_ROUNDS_UNTIL, Config, Study, hash_script, run_key
@@ -99,6 +99,7 @@ class _Session:
         self.cores_per_rank = cores_for_each_rank(self.study, len(usable_cores()))
         self.script_hashes = {config.program: hash_script(config.program) for config in self.study.configs}
         self.torch_version = importlib.metadata.version("torch")
+        self.machine = identify_machine(describe_machine())
 
     def key(self, config: Config, round: int) -> str:
         return run_key(
@@ -108,6 +109,7 @@ class _Session:
             self.script_hashes[config.program],
             cores_per_rank=self.cores_per_rank,
             torch_version=self.torch_version,
+            machine=self.machine,
         )
 
     def recall(self) -> None:

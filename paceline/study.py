@@ -291,10 +291,19 @@ def run_key(
     *,
     cores_per_rank: int = 0,
     torch_version: str = "",
+    machine: str = "",
 ) -> str:
     """A stable name for one run: two runs with the same key would measure the same thing."""
     decisive = {
         name: value for name, value in dataclasses.asdict(options).items() if name not in DECIDES_NOTHING
     }
-    content = [dataclasses.asdict(config), decisive, round, script_hash, cores_per_rank, torch_version]
+    content = [
+        dataclasses.asdict(config),
+        decisive,
+        round,
+        script_hash,
+        cores_per_rank,
+        torch_version,
+        machine,
+    ]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]

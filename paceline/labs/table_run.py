@@ -19,7 +19,7 @@ from typing import Any
 import paceline
 from paceline.labs.data import TABLE_FACT
 from paceline.labs.plan import Planned
-from paceline.machine import describe_machine
+from paceline.machine import describe_machine, identify_machine
 from paceline.record import RankRecord, RunRecord, Status
 from paceline.store import Store
 from paceline.study import Options, hash_script, run_key
@@ -29,7 +29,14 @@ def run_table(planned: Planned, store: Store, timeout_s: float, *, fresh: bool, 
     """Run the script unless the store has its rows; a failure is kept like that of any run."""
     config, options = planned.config, Options()
     script_hash, torch_version = hash_script(config.program), metadata.version("torch")
-    key = run_key(config, options, 1, script_hash, torch_version=torch_version)
+    key = run_key(
+        config,
+        options,
+        1,
+        script_hash,
+        torch_version=torch_version,
+        machine=identify_machine(describe_machine()),
+    )
     status = store.keys(planned.study).get(key)
     if not fresh and (status == "ok" or (status is not None and not retry)):
         return

@@ -16,6 +16,8 @@ def test_runs_of_an_older_script_or_other_options_are_left_out():
     assert select_newest([first, second, fewer_cores]) == ([fewer_cores], [first, second])
     newer_torch = replace(second, versions={"torch": "9"}, started=5.0)
     assert select_newest([first, newer_torch]) == ([newer_torch], [first])
+    elsewhere = replace(second, machine={"physical_cores": 64}, started=6.0)
+    assert select_newest([first, elsewhere]) == ([elsewhere], [first])
     assert select_newest([]) == ([], [])
 
 

@@ -7,6 +7,7 @@ tests draw such steps from a known median and count.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -167,6 +168,9 @@ def test_until_does_not_trust_two_launches() -> None:
 def test_until_does_not_wait_for_what_failed() -> None:
     failed = Row("train.py", [], 4, "tuned", "oom")
     assert interval_is_narrow([narrow(0.01), failed], 0.03)
+    crowded = replace(narrow(0.2), oversubscribed=True)
+    assert interval_is_narrow([narrow(0.01), crowded], 0.03), "nobody concludes from such a row"
+    assert not interval_is_narrow([crowded], 0.03)
 
 
 def test_the_rounds_that_would_do_are_told() -> None:

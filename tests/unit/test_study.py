@@ -115,7 +115,7 @@ def test_the_key_is_stable_and_says_what_decides(script):
     config, options = Config(script, ("--lr", "0.1"), 2, "tuned"), Options()
     key = run_key(config, options, 1, "abc", cores_per_rank=1, torch_version="2.13")
     # Written out: a key that changes makes every store start again.
-    assert key == "8a8a9f72da0f819ad4fd2c423db4e59d"
+    assert key == "f5dd6d07e836ca73e62d9301a486202e"
     assert key == run_key(
         config, dataclasses.replace(options, timeout_s=10), 1, "abc", cores_per_rank=1, torch_version="2.13"
     )
@@ -144,8 +144,9 @@ def test_the_key_is_stable_and_says_what_decides(script):
         run_key(config, options, 1, "abd", cores_per_rank=1, torch_version="2.13"),
         run_key(config, options, 1, "abc", cores_per_rank=2, torch_version="2.13"),
         run_key(config, options, 1, "abc", cores_per_rank=1, torch_version="2.12"),
+        run_key(config, options, 1, "abc", cores_per_rank=1, torch_version="2.13", machine="another"),
     ]
-    assert len({key, *others}) == 9
+    assert len({key, *others}) == 10
 
 
 def test_the_script_hash_follows_its_content(script, tmp_path):
