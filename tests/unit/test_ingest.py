@@ -45,6 +45,12 @@ def test_steps_become_one_series_per_metric(tmp_path):
     assert (log.num_steps, log.num_timed, len(log.record.notes)) == (2, 1, 1)
 
 
+def test_what_is_known_later_replaces_what_was_supposed_at_the_start(tmp_path):
+    write_lines(tmp_path, 0, [{**LINES[0], "device": "cuda"}, {"event": "start", "device": "cpu"}])
+    start = read_ranks(tmp_path)[0].record.start
+    assert (start["device"], start["pid"]) == ("cpu", 7)
+
+
 def test_a_torn_last_line_costs_that_line_alone(tmp_path):
     write_steps(tmp_path, 0)
     write_lines(tmp_path, 0, LINES, rest='{"event": "end", "reas')
