@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,9 @@ class Rank:
 
     def first(self, what: str) -> Event | None:
         return next((event for event in self.events if event["what"] == what), None)
+
+    def events_after_training_began(self) -> Iterator[Event]:
+        return itertools.dropwhile(lambda event: event["what"] != "backward", self.events)
 
     @property
     def micros(self) -> list[Micro]:

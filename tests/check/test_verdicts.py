@@ -10,7 +10,7 @@ from paceline.check.check import FileReport, as_json, judge
 from paceline.check.scripts import CHECKS, LABS, SCRIPTS, guess_script, recognise_script
 from paceline.check.verdicts import precision, ranks
 from paceline.check.verdicts.verdict import Verdict
-from tests.check.written import backward, forward, model, move, seen, train, world
+from tests.check.written import backward, clock, forward, model, move, seen, train, world
 
 # Ranks.
 
@@ -25,6 +25,9 @@ def test_the_step_at_which_ranks_part_is_named() -> None:
 
 def test_ranks_must_make_the_same_number_of_steps() -> None:
     assert "[4, 3]" in ranks.judge_same_weights(world([train(4), train(3)])).reason
+    idle = [event for event in train(4) if event["what"] != "move"]
+    assert "[4, 0]" in ranks.judge_same_weights(world([train(4), idle])).reason
+    assert ranks.judge_same_weights(world([train(4), idle], failure="raised")).answer == "unknown"
 
 
 def test_a_script_that_was_never_started_is_not_blamed() -> None:
@@ -108,6 +111,13 @@ def test_update_twice_fails_and_skipped_steps_do_not() -> None:
     assert "left out 3" in precision.judge_scaler_step(world([once] * 2)).reason
 
 
+def test_a_scaler_for_each_step_never_adapts() -> None:
+    scaler = seen("scaler", 8, enabled=True, device="cpu")
+    step = [scaler, forward(), backward(scaled=True), move(through_scaler=True), seen("update", 14)]
+    verdict = precision.judge_scaler_update(world([step * 3] * 2))
+    assert (verdict.answer, verdict.line) == ("fail", 8)
+
+
 def test_unscaling_in_the_middle_of_accumulation_fails() -> None:
     events = [
         seen("scaler", enabled=True, device="cpu"),
@@ -142,10 +152,12 @@ def test_scripts_are_told_apart_by_what_they_do() -> None:
 
 def test_every_check_of_every_lab_exists_and_takes_any_observations() -> None:
     for name in itertools.chain(*LABS.values()):
-        for events in ([], [model()], [model(), forward()], [model(), *train(2)]):
+        unmoved = [model(), clock(1.0), forward(), backward(), clock(2.0), seen("print", text="1.000 s")]
+        for events in ([], [model()], [model(), forward()], [model(), *train(2)], unmoved):
             for failure in (None, "raised"):
                 verdicts = judge(SCRIPTS[name], world([events] * 2, failure))
                 assert set(verdicts) == set(SCRIPTS[name].checks) <= set(CHECKS)
+        assert judge(SCRIPTS[name], world([unmoved] * 2))["zero_grad"].answer == "fail"
 
 
 def test_json_says_everything() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from paceline.check.observations import Event, find_accumulation, read_rank
 from paceline.check.verdicts import accumulation, gradients, loss
-from tests.check.written import backward, forward, move, seen, train, world
+from tests.check.written import backward, forward, model, move, seen, train, world
 
 # What ACCUM_STEPS is.
 
@@ -67,6 +67,22 @@ def test_a_crash_does_not_count_as_lost_micro_steps() -> None:
     events = [*train(3, 4, 0.25), forward(), backward(ratio=0.25)]
     assert accumulation.judge_accumulation(world([events] * 2)).answer == "fail"
     assert accumulation.judge_accumulation(world([events] * 2, failure="raised")).answer == "pass"
+
+
+def test_an_optimizer_that_is_never_reached_after_a_crash_stays_open() -> None:
+    events = [seen("declared", names={"ACCUM_STEPS": 4}), forward(), backward(ratio=0.25)]
+    assert accumulation.judge_accumulation(world([events] * 2)).answer == "fail"
+    assert accumulation.judge_accumulation(world([events] * 2, failure="raised")).answer == "unknown"
+
+
+def test_an_optimizer_of_another_models_parameters_is_told_from_a_missing_zero_grad() -> None:
+    for weights, said in (([1.0], "other parameters"), ([0.5], "they add up")):
+        events = [model(weights=weights), *train(3)]
+        for event in events[4:]:
+            if event["what"] == "backward":
+                event["had_gradients"] = True
+        verdict = gradients.judge_zero_grad(world([events] * 2))
+        assert (verdict.answer, said in verdict.reason) == ("fail", True), verdict
 
 
 # Synchronisation by hand, and the loss.

@@ -22,6 +22,8 @@ def judge_accumulation(seen: Seen) -> Verdict:
             "call backward ACCUM_STEPS times, then optimizer.step() once",
             at,
         )
+    if not steps and seen.failure is not None:
+        return unknown("the script ended before the optimizer moved")
     if not steps:
         return fails(
             f"{count(len(seen.main.micros), 'backward call')} and the optimizer never moved",

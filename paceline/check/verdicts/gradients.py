@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from paceline.check.observations import Seen, Step
+from paceline.check.observations import Event, Seen, Step
 from paceline.check.verdicts.verdict import Verdict, fails, passes, unknown
 
 # Relative error of the gradient: rounding is far below, a lost or doubled micro-step far above.
@@ -17,6 +17,12 @@ GRADIENT_TOLERANCE = {False: 1e-3, True: 0.1}  # by whether 16-bit types took pa
 def judge_zero_grad(seen: Seen) -> Verdict:
     """Are gradients cleared once per optimizer step, between the optimizer and the next backward?"""
     steps = seen.main.steps
+    if not steps and seen.main.micros and seen.failure is None:
+        return fails(
+            "gradients are computed and never used: the optimizer never moved",
+            "call optimizer.step() after backward",
+            seen.main.micros[-1].backward,
+        )
     if not steps:
         return unknown("no optimizer step was seen")
     for step in steps:
@@ -25,12 +31,24 @@ def judge_zero_grad(seen: Seen) -> Verdict:
             return problem
     for before, step in zip(steps, [*steps[1:], seen.main.leftover], strict=True):
         if step.micros and step.micros[0].backward.get("had_gradients"):
+            if never_changes(steps, seen.main.first("model")):
+                return fails(
+                    "the optimizer holds other parameters: neither the model's weights nor gradients change",
+                    "make the optimizer from this model's parameters()",
+                    before.move,
+                )
             return fails(
                 f"optimizer step {before.number + 2} begins with gradients of the one before: they add up",
                 "call optimizer.zero_grad() once after each optimizer step",
                 before.move,
             )
     return passes("gradients are cleared once per optimizer step, after the optimizer has moved")
+
+
+def never_changes(steps: list[Step], model: Event | None) -> bool:
+    """Are the model's weights after every optimizer step those that it began with?"""
+    began = model["weights"] if model else None
+    return all(step.move is not None and step.move["weights"] == began for step in steps)
 
 
 def find_clearing_within(step: Step) -> Verdict | None:
@@ -69,7 +87,9 @@ def judge_large_batch(seen: Seen) -> Verdict:
     numbers = set.intersection(*({e["step"] for e in events} for events in compared)) if compared else set()
     if not numbers or len(compared) < seen.num_ranks:
         return unknown("no optimizer step had finite gradients and equal micro-batches on all ranks")
-    half = any(forward["autocast_types"] for forward in seen.main.all("forward"))
+    half = any(forward["autocast_types"] for forward in seen.main.all("forward")) or any(
+        event.get("half") for events in compared for event in events
+    )
     tolerance = GRADIENT_TOLERANCE[half]
     worst = 0.0
     for number in sorted(numbers):

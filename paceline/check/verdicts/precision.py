@@ -122,6 +122,15 @@ def judge_scaler_update(seen: Seen) -> Verdict:
     """Is scaler.update() called once after each optimizer step, and at no other time?"""
     if not seen.has_scaler:
         return unknown("no active GradScaler was seen")
+    again = next(
+        (event for event in seen.main.events_after_training_began() if event["what"] == "scaler"), None
+    )
+    if again is not None:
+        return fails(
+            "a new GradScaler is made during training: it forgets the scale that the one before had found",
+            "make one GradScaler, before the loop",
+            again,
+        )
     steps = [step for step in seen.main.steps if step.move and step.move["through_scaler"]]
     if not steps:
         return unknown("scaler.step() was never called")

@@ -23,6 +23,7 @@ HINTS = (
         "step() has already been called since the last update",
         "call scaler.update() after each scaler.step(optimizer)",
     ),
+    ("unscale_() is being called after step()", "call scaler.update() after each scaler.step(optimizer)"),
     ("_scale is None", "call backward on scaler.scale(loss)"),
     (
         "unscale_() has already been called",
@@ -133,13 +134,14 @@ def judge_same_start(seen: Seen) -> Verdict:
 
 def judge_same_weights(seen: Seen) -> Verdict:
     """Do the ranks agree on the weights after every optimizer step, the last one included?"""
-    if len(seen.ranks) < 2 or not all(rank.steps for rank in seen.ranks):
-        return unknown("fewer than two ranks moved their optimizer")
     numbers = [len(rank.steps) for rank in seen.ranks]
+    if len(numbers) < 2 or not any(numbers) or (seen.failure and not all(numbers)):
+        return unknown("fewer than two ranks moved their optimizer")
     if len(set(numbers)) > 1 and seen.failure is None:
         return fails(
             f"the ranks make different numbers of optimizer steps: {numbers}",
-            "give every rank the same number",
+            "call the optimizer's step on every rank, equally often",
+            next(step.move for rank in seen.ranks for step in rank.steps),
         )
     moves = [[step.move or {} for step in rank.steps] for rank in seen.ranks]
     for number, events in enumerate(zip(*moves, strict=False)):

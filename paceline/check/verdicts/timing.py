@@ -155,6 +155,8 @@ def judge_waiting(seen: Seen) -> Verdict:
 def judge_warmup(seen: Seen) -> Verdict:
     """Are the first 5 steps left out of what is reported?"""
     rank = seen.main
+    if not rank.steps:
+        return unknown("no optimizer step was seen")
     moves_before_clock = 0
     for event in rank.events:
         if event["what"] == "clock":

@@ -167,8 +167,8 @@ class TrainingWatch:
                 sums = any(
                     micro.loss and micro.loss.kwargs.get("reduction") == "sum" for micro in self._micros
                 )
-                num = len(self._micros)
-                self._trace.write("large_batch", step=self._steps, micros=num, sums=sums, **values)
+                half = any(parameter.dtype.itemsize == 2 for parameter in module.parameters())
+                self._trace.write("large_batch", step=self._steps, sums=sums, half=half, **values)
 
     def _give_up(self, reason: str) -> None:
         self._comparisons_left = 0
