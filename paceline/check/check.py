@@ -15,7 +15,7 @@ from typing import Any
 from paceline.check.observations import Seen
 from paceline.check.scripts import CHECKS, LABS, SCRIPTS, Script, guess_script, recognise_script
 from paceline.check.verdicts.precision import switched_off
-from paceline.check.verdicts.verdict import Answer, Verdict, unknown
+from paceline.check.verdicts.verdict import Answer, Verdict, fails, unknown
 from paceline.check.world import run_observed
 from paceline.nearest import find_program, nearest_of
 
@@ -126,17 +126,22 @@ def judge_few_layers(path: Path, seen: Seen, timeout_s: float) -> Verdict:
     model = seen.main.first("model")
     if model is None:
         return unknown("no model was called before the script ended")
+    if seen.failure is not None:
+        return unknown("the script does not come to its end on fewer devices")
     devices = len(model["layers"]) + 1
     if devices > MOST_DEVICES:
         return unknown(f"{devices} devices would be needed, {MOST_DEVICES} is the most that is tried")
     again = run_observed(path, num_ranks=1, devices=devices, as_cuda=names_cuda(path), timeout_s=timeout_s)
-    called = bool(again.main.all("model"))
-    if again.own_fault or (again.out_of_time and not called):
+    other = again.main.first("model")
+    if again.own_fault or (again.out_of_time and other is None):
         return unknown(f"on {devices} devices, one more than layers: {again.failure}")
-    if not called or (again.failure and not again.out_of_time):
+    if other is None or (again.failure and not again.out_of_time):
         reason = f"on {devices} devices, one more than layers: {again.failure or 'no model was called'}"
         change = "leave the last devices empty when there are fewer layers than devices"
         return Verdict("fail", reason, again.failure_line, None, change)
+    if len(other["layers"]) != len(model["layers"]):
+        reason = f"the model has {len(other['layers'])} layers on {devices} devices, {devices - 1} on fewer"
+        return fails(reason, "give the first depth % n devices one layer more, so that none is lost", model)
     return CHECKS["few_layers"][1](again)
 
 

@@ -184,5 +184,5 @@ def is_own_fault(ended: Ended) -> bool:
 
 def find_line(failure: str | None, name: str) -> int | None:
     """The script's line in such a sentence."""
-    found = re.search(re.escape(name) + r":(\d+)", failure or "")
+    found = re.search(re.escape(name) + r"(?::|, line )(\d+)", failure or "")  # the latter of a SyntaxError
     return int(found.group(1)) if found else None

@@ -30,6 +30,11 @@ def test_ranks_must_make_the_same_number_of_steps() -> None:
     assert ranks.judge_same_weights(world([train(4), idle], failure="raised")).answer == "unknown"
 
 
+def test_a_script_that_trains_nothing_fails() -> None:
+    assert ranks.judge_run(world([[seen("machine", accelerators=0, virtual=False)]] * 2)).answer == "fail"
+    assert ranks.judge_run(world([train(1)] * 2)).answer == "pass"
+
+
 def test_a_script_that_was_never_started_is_not_blamed() -> None:
     assert ranks.judge_run(world([[], []], failure="no compiler")).answer == "unknown"
     assert ranks.judge_run(world([[model()], []], failure="raised at x.py:3: SyntaxError: ")).answer == "fail"

@@ -13,7 +13,8 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from paceline.check import world
-from paceline.check.check import FileReport, check_file
+from paceline.check.check import FileReport, check_file, judge_few_layers
+from paceline.check.observations import Seen
 from paceline.check.watch.limits import LARGEST_FILE_BYTES
 from paceline.check.world import copy_folder
 from paceline.cli import lab_check
@@ -25,6 +26,8 @@ from paceline.torchrun import stop_idle_agents
 from paceline.virtual.build import find_compiler
 from tests.check.mistake import PROGRAMS
 from tests.check.mistakes_ranks import FUNCTIONS
+from tests.check.written import model, seen, train
+from tests.check.written import world as written_world
 
 
 def write(folder: Path, source: str) -> str:
@@ -41,8 +44,8 @@ def judge_run(report: FileReport) -> tuple[str, int | None, str]:
 
 
 def test_a_syntax_error_is_shown_with_its_line(tmp_path: Path) -> None:
-    answer, _, said = judge_run(check_file("hw2", write(tmp_path, "x = 1\nif x = 2:\n    pass\n")))
-    assert answer == "fail"
+    answer, line, said = judge_run(check_file("hw2", write(tmp_path, "x = 1\nif x = 2:\n    pass\n")))
+    assert (answer, line) == ("fail", 2)
     assert "SyntaxError" in said
 
 
@@ -150,6 +153,25 @@ def test_a_fault_of_the_check_is_told_and_stops_nothing(
     report = check_file("hw2", write(tmp_path, "x = 1"))
     assert (report.answer, report.num("unknown")) == ("unknown", len(report.script.checks))
     assert "KeyError: 'backward'" in report.verdicts["run"].reason
+
+
+@pytest.mark.parametrize(
+    ("layers", "failure", "answer"),
+    [(3, None, "pass"), (4, None, "fail"), (3, "raised at x.py:3", "unknown")],
+)
+def test_layers_must_not_be_lost_on_some_numbers_of_devices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, layers: int, failure: str | None, answer: str
+) -> None:
+    def spread(number: int, devices: int) -> Seen:
+        machine = seen("machine", accelerators=devices, virtual=True)
+        return written_world([[machine, model([f"virtual:{layer}" for layer in range(number)]), *train(1)]])
+
+    monkeypatch.setattr(
+        "paceline.check.check.run_observed", lambda path, devices, **rest: spread(layers, devices)
+    )
+    first = spread(3, 3)
+    first.failure = failure
+    assert judge_few_layers(Path(write(tmp_path, "x = 1")), first, 9.0).answer == answer
 
 
 def test_a_file_that_cannot_be_read_is_told_before_anything_runs(

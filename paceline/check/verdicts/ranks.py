@@ -44,6 +44,8 @@ HINTS = (
 
 def judge_run(seen: Seen) -> Verdict:
     """Does the script come to its end?"""
+    if seen.failure is None and seen.ranks and not (seen.main.all("model") or seen.main.all("backward")):
+        return fails("the script came to its end, but called no model", "hand in the script that trains")
     if seen.failure is None:
         return passes("the script ran to its end")
     if not any(rank.events for rank in seen.ranks):

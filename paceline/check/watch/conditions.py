@@ -110,13 +110,13 @@ def watch_clocks(trace: Trace) -> None:
 def watch_waits(trace: Trace) -> None:
     """Calls after which all that a device was given is done, so that a clock tells the truth."""
 
-    def watch(owner: Any, name: str) -> None:
+    def watch(owner: Any, name: str, own: bool = False) -> None:
         wait = getattr(owner, name)
 
         @functools.wraps(wait)
         def noted(*args: Any, **kwargs: Any) -> Any:
             result = wait(*args, **kwargs)
-            if trace.listens:
+            if trace.listens and (not own or trace.is_own(sys._getframe(1).f_code.co_filename)):
                 trace.write("wait", function=name)
             return result
 
@@ -125,6 +125,8 @@ def watch_waits(trace: Trace) -> None:
     for owner in (torch.accelerator, torch.cuda, torch.get_device_module()):
         watch(owner, "synchronize")
     watch(torch.cuda.Stream, "synchronize")
+    # A virtual device's stream is of a class in C, which takes no watcher: who asks for it, waits for it.
+    watch(torch.cuda, "current_stream", own=True)
     watch(dist, "barrier")
     for name in ("item", "tolist", "cpu", "__float__"):
         watch(torch.Tensor, name)
