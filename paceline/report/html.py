@@ -36,6 +36,8 @@ from paceline.report.words import BREAK, keep_units, may_break
 WIDE_PX, HALF_PX = 680, 340
 # A row's name of so many letters stays on one line.
 SHORT = 20
+# A cell of more is a sentence: the table scrolls before it becomes a column of single words.
+LONG = 30
 
 
 def render_html(document: Document) -> str:
@@ -160,7 +162,8 @@ class _Page:
         if is_first:
             classes = _classes(number=numeric, short=len(cell.text) <= SHORT)
             return f'<th scope="row"{classes}>{inside}</th>'
-        return f'<td class="{"number" if numeric else "text"}">{inside}</td>'
+        classes = _classes(number=numeric, text=not numeric, long=len(cell.text) > LONG)
+        return f"<td{classes}>{inside}</td>"
 
     def inline(self, text: str) -> str:
         parts = []

@@ -10,6 +10,7 @@ import pytest
 from report_samples import NASTY, make_document
 
 from paceline.report import drawing
+from paceline.report.document import Column, Document, Section, Table
 from paceline.report.formula import draw_formula
 from paceline.report.html import render_html
 
@@ -118,3 +119,13 @@ def test_without_packages_the_page_says_what_is_missing(monkeypatch: pytest.Monk
     assert "pip install" in page
     assert "S of n is t one over t n" in page
     assert "32.1" in page
+
+
+def test_names_stay_on_a_line_and_sentences_keep_a_width() -> None:
+    sentence = "stable: all finite, none of 87 steps skipped"
+    table = Table("t", "", [Column("code"), Column("stability")], [["Code 1", sentence], [sentence, "ok"]])
+    page = render_html(Document("t", [Section("s", [table])]))
+    assert '<th scope="row" class="short">Code 1</th>' in page
+    assert f'<td class="text long">{sentence}</td>' in page
+    assert f'<th scope="row">{sentence}</th>' in page
+    assert '<td class="text">ok</td>' in page
