@@ -30,9 +30,10 @@ from paceline.outcome import Ended, Outcome, decide_outcome
 from paceline.placement import is_oversubscribed
 from paceline.processes import find_descendants
 from paceline.record import WARMUP, RunRecord
+from paceline.run_key import hash_script
 from paceline.spec import write_specs
 from paceline.stacks import STACKS_SIGNAL
-from paceline.study import Config, Options, hash_script
+from paceline.study import Config, Options
 from paceline.torchrun import Agent, borrow_agent
 
 POLL_S = 0.25  # each look costs the ranks a little of their cores

@@ -22,8 +22,9 @@ from paceline.analyse import interval_is_narrow, summarise
 from paceline.launch import Progress, run_world
 from paceline.machine import describe_machine, identify_machine, usable_cores
 from paceline.record import RunRecord
+from paceline.run_key import hash_script, run_key
 from paceline.store import Store
-from paceline.study import MIN_ROUNDS_UNTIL, Config, Study, hash_script, run_key
+from paceline.study import MIN_ROUNDS_UNTIL, Config, Study
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from paceline.machine import identify_machine
 from paceline.record import RunRecord
-from paceline.study import DECIDES_NOTHING
+from paceline.run_key import DECIDES_NOTHING
 
 
 def _conditions(run: RunRecord) -> tuple[object, ...]:

@@ -8,9 +8,7 @@ Exercise: `pytest tests/unit/test_study.py`.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,6 +69,7 @@ class Options:
         check_count(self.virtual_devices)
         check_nnodes(self.nnodes)
         check_device(self.device)
+        check_step_marker(self.step_marker)
         if self.timeout_s <= 0:
             raise ValueError(f"a timeout of {self.timeout_s:g} s leaves no time to run; try 300s")
         if self.virtual_memory is not None:
@@ -83,10 +82,6 @@ class Options:
     def hides_accelerators(self) -> bool:
         """Virtual devices stand where a machine has none: a real one beside them would be taken instead."""
         return self.device == "cpu" or self.virtual_devices > 0
-
-
-# What may change without a reason to measure again: patience, and where the nodes meet.
-DECIDES_NOTHING = ("timeout_s", "node_rank", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "local_addr")
 
 
 @dataclass(frozen=True)
@@ -148,6 +143,12 @@ def check_placement(placement: str) -> str:
     if placement not in PLACEMENTS:
         raise ValueError(f"unknown placement {placement!r}; {nearest_of(placement, PLACEMENTS)}")
     return placement
+
+
+def check_step_marker(marker: str) -> str:
+    if not marker.isidentifier():
+        raise ValueError(f"{marker!r} marks no step; it is auto, mark, or an optimizer's class such as AdamW")
+    return marker
 
 
 def check_device(device: str) -> str:
@@ -276,34 +277,3 @@ def build_study(
     elif rounds is None:
         rounds = DEFAULT_ROUNDS
     return Study(name or default_name(configs[0].program), configs, rounds, until, budget_s, options)
-
-
-def hash_script(program: str) -> str:
-    """The script's own content; modules that it imports are not followed."""
-    return hashlib.sha256(find_program(program).read_bytes()).hexdigest()
-
-
-def run_key(
-    config: Config,
-    options: Options,
-    round: int,
-    script_hash: str,
-    *,
-    cores_per_rank: int = 0,
-    torch_version: str = "",
-    machine: str = "",
-) -> str:
-    """A stable name for one run: two runs with the same key would measure the same thing."""
-    decisive = {
-        name: value for name, value in dataclasses.asdict(options).items() if name not in DECIDES_NOTHING
-    }
-    content = [
-        dataclasses.asdict(config),
-        decisive,
-        round,
-        script_hash,
-        cores_per_rank,
-        torch_version,
-        machine,
-    ]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]

@@ -91,7 +91,7 @@ class _OptionKeys(BaseModel):
     warmup: Annotated[int, AfterValidator(study.check_warmup)] | None = None
     sampled: _Count | None = None
     to_end: bool | None = None
-    step_marker: str | None = None
+    step_marker: Annotated[str, AfterValidator(study.check_step_marker)] | None = None
     timeout_s: _Duration | None = None
     device: Annotated[str, AfterValidator(study.check_device)] | None = None
     virtual_devices: _Count | None = None

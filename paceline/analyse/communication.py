@@ -22,9 +22,21 @@ def communication_facts(run: RunRecord) -> dict[int, dict[str, Any]]:
 
 
 def over_ranks(run: RunRecord, name: str, choose: Callable[[list[float]], float]) -> float:
-    """`choose` (min, max …) of one number over the ranks that know it, NaN when none does."""
+    """`choose` (min, max …) of one number over the ranks that know it, NaN when none does.
+
+    Seconds are those of a timed step: of a profiled one, which is slower, they take the same share.
+    """
+    scale = _pace(run) if name.endswith("_s") else 1.0
     known = [float(fact[name]) for fact in communication_facts(run).values() if fact.get(name) is not None]
-    return choose(known) if known else math.nan
+    return choose(known) * scale if known else math.nan
+
+
+def _pace(run: RunRecord) -> float:
+    """The world's timed step over its profiled one; 1 where profiling cost nothing, or nothing is known."""
+    timelines = [rank.facts.get("timeline", {}).get("steps", []) for rank in run.ranks]
+    profiled_s = [np.median([one["end_s"] - one["start_s"] for one in steps]) for steps in timelines if steps]
+    timed_s = world_step_times(run)
+    return min(1.0, float(np.median(timed_s) / max(profiled_s))) if len(timed_s) and profiled_s else 1.0
 
 
 def communication_metrics(runs: Sequence[RunRecord]) -> dict[str, Metric | None]:
@@ -46,8 +58,8 @@ def communication_metrics(runs: Sequence[RunRecord]) -> dict[str, Metric | None]
 
 
 def _exposed_share(run: RunRecord) -> float:
-    times = world_step_times(run)
-    return over_ranks(run, "exposed_s", min) / float(np.median(times)) if len(times) else math.nan
+    step_s = float(np.median(times)) if len(times := world_step_times(run)) else 0.0
+    return over_ranks(run, "exposed_s", min) / step_s if step_s else math.nan
 
 
 def _range(values: list[float]) -> float:

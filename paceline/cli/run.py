@@ -6,6 +6,7 @@ Exercise: `paceline run --nproc 1,2 examples/train.py --dim 256`.
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -210,9 +211,24 @@ def run(
             local_addr=local_addr,
         ),
     )
+    _say_what_went_to_the_script(script, arguments or [])
     # numpy and scipy come with it: not for `--help`, and not for a mistake above.
     from paceline.cli.measuring import describe_command, measure_and_show
 
     measure_and_show(
         study, describe_command(), store_path=store, json_file=json, fresh=fresh, retry=retry, verbose=verbose
     )
+
+
+def _say_what_went_to_the_script(script: str, arguments: list[str]) -> None:
+    """A script may have options of these names too, so it is no mistake; but it mostly is one."""
+    ours = [
+        word
+        for word in arguments
+        if word.partition("=")[0] in ("--nproc", "--rounds", "--placement", "--until")
+    ]
+    if ours:
+        text = (
+            f"{ours[0]} stands behind {script} and goes to it; Paceline's own options stand before the script"
+        )
+        print(f"paceline: {text}", file=sys.stderr)

@@ -21,8 +21,9 @@ from paceline.labs.data import TABLE_FACT
 from paceline.labs.plan import Planned
 from paceline.machine import describe_machine, identify_machine
 from paceline.record import RankRecord, RunRecord, Status
+from paceline.run_key import hash_script, run_key
 from paceline.store import Store
-from paceline.study import Options, hash_script, run_key
+from paceline.study import Options
 
 
 def run_table(planned: Planned, store: Store, timeout_s: float, *, fresh: bool, retry: bool) -> None:

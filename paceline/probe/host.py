@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 import time
 
 from paceline.step_file import StepFile
@@ -91,4 +92,5 @@ def resident_bytes() -> tuple[int, int]:
                     peak = int(line.split()[1]) * 1024
     except OSError:
         pass  # not Linux: getrusage knows the peak
-    return now, peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
+    return now, peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

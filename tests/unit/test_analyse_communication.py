@@ -68,3 +68,14 @@ def test_counts_stand_without_the_profiler_s_times() -> None:
     assert found["collective_calls"].median == 3
     assert "exposed_comm_s" not in found
     assert "bus_bandwidth_bytes_s" not in found
+
+
+def test_of_a_slower_profiled_step_communication_has_the_same_share() -> None:
+    timeline = {"steps": [{"start_s": 0.0, "end_s": 0.040, "slices": []}]}
+    facts = {"communication": {"busy_s": 0.030, "exposed_s": 0.024}, "timeline": timeline}
+    metrics = summarise([make_run(world=2, step_times_s=[0.020] * 30, facts=facts)])[0].metrics
+    assert metrics["exposed_comm_s"].median == pytest.approx(0.012)
+    assert metrics["comm_busy_s"].median == pytest.approx(0.015)
+    assert metrics["exposed_comm_share"].median == pytest.approx(0.6)
+    (faster,) = summarise([make_run(world=2, step_times_s=[0.080] * 30, facts=facts)])
+    assert faster.metrics["exposed_comm_s"].median == pytest.approx(0.024), "what was seen is no less"

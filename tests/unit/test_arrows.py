@@ -24,7 +24,7 @@ FLOORS = (
     ("explain",),
     ("measure", "findings", "check"),
     ("launch", "analyse", "store", "selection"),
-    ("outcome", "spec", "torchrun", "agent", "worker", "store_file", "study_file"),
+    ("outcome", "run_key", "spec", "torchrun", "agent", "worker", "store_file", "study_file"),
     ("world", "ingest", "placement", "probe", "study", "virtual"),
     ("machine", "processes", "step_file", "toml_positions"),
     ("record", "quantity", "nearest", "darwin", "stacks", "__init__"),
@@ -32,7 +32,7 @@ FLOORS = (
 
 TORCH_FREE = frozenset({
     "analyse", "explain", "findings", "ingest", "labs", "launch", "machine", "measure", "outcome",
-    "record", "report", "selection", "store", "store_file", "study", "study_file",
+    "record", "report", "run_key", "selection", "store", "store_file", "study", "study_file",
 })  # fmt: skip
 
 # What a rank imports, and what that may import besides torch and the standard library.

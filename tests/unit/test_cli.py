@@ -11,8 +11,8 @@ from synthetic import communication, make_run, memory
 
 import paceline.measure as measuring
 from paceline import cli
+from paceline.run_key import hash_script
 from paceline.store import Store
-from paceline.study import hash_script
 
 MODULES_TOO_SLOW_FOR_HELP = ("torch", "scipy", "numpy", "pydantic")
 
@@ -73,10 +73,11 @@ def paceline(tmp_path, monkeypatch, capsys):
 
 
 def test_all_after_the_script_is_the_scripts(paceline, launched):
-    code, _, _ = paceline(
+    code, _, error = paceline(
         "run", "--rounds", "1", "train.py", "--steps", "7", "--", "-x", "--help", "--nproc", "9"
     )
     assert code == 0
+    assert "--nproc stands behind train.py and goes to it" in error
     [(config, options)] = launched
     assert config.arguments == ("--steps", "7", "--", "-x", "--help", "--nproc", "9")
     assert (config.world, options.steps) == (1, 30)

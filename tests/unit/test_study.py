@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from paceline.nearest import nearest_of
+from paceline.run_key import hash_script, run_key
 from paceline.study import (
     Config,
     Options,
@@ -13,9 +14,7 @@ from paceline.study import (
     check_name,
     default_name,
     expand,
-    hash_script,
     parse_sweeps,
-    run_key,
 )
 
 
@@ -75,6 +74,8 @@ def test_a_missing_script_names_the_nearest(script):
         ({"warmup": 0}, "the least is 1"),
         ({"sampled": -1}, "the least is 0"),
         ({"timeout_s": 0.0}, "try 300s"),
+        ({"step_marker": ""}, "marks no step"),
+        ({"device": "cuda"}, "did you mean 'cpu'"),
         ({"nnodes": "two"}, "not a number of nodes"),
         ({"nnodes": "2"}, "rdzv-endpoint"),
         ({"virtual_memory": "8GiB"}, "needs virtual N"),
