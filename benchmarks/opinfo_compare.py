@@ -118,9 +118,7 @@ def compare_way(op: Any, kind: str, run: Callable[[Call], Any], call: Call, verd
     expected, expected_error = outcome(run, call.copied_to("cpu"))
     found, found_error = outcome(run, call.copied_to(DEVICE))
     if expected_error is not None:
-        if found_error is None and not op.name.startswith("_"):
-            return  # the device does more than the CPU
-        return
+        return  # nothing to compare with
     if found_error is not None:
         raise Difference(f"{kind}: {type(found_error).__name__}: {found_error}") from found_error
     verdict.checks += 1

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 MAX_DEVICES = 120  # kMaxDevices in native/device.h
+NO_LIMIT = 0  # limit_bytes in native/ledger.h
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,11 @@ def install(
 
     if not 1 <= devices <= MAX_DEVICES:
         raise ValueError(f"{devices} virtual devices were asked for; there can be 1 to {MAX_DEVICES}")
-    limit_bytes = parse_bytes(memory) if isinstance(memory, str) else memory or 0
+    limit_bytes = parse_bytes(memory) if isinstance(memory, str) else memory
+    if limit_bytes is not None and limit_bytes < 1:
+        raise ValueError(
+            f"a device cannot have {limit_bytes} bytes of memory; give a size such as 8GiB, or None"
+        )
     bytes_per_s, latency_s = parse_link(link) if link else (0.0, 0.0)
     if _installed is None:
         _installed = _Installed(_start(devices), devices)
@@ -99,7 +104,7 @@ def install(
         )
     library = _installed.library
     for index in range(devices):
-        library.set_limit(index, limit_bytes)
+        library.set_limit(index, limit_bytes or NO_LIMIT)
     library.set_link(bytes_per_s, latency_s)
     if as_cuda:
         from paceline.virtual import cuda_by_name

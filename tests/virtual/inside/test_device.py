@@ -216,7 +216,10 @@ def test_device_context_pinning_printing_numpy() -> None:
         torch.ones(2, device=ON).numpy()
 
 
-def test_second_install_may_not_change_the_number_of_devices() -> None:
+def test_second_install_keeps_the_devices_and_refuses_what_cannot_be() -> None:
     virtual.install(devices=5)
     with pytest.raises(ValueError, match="already has 5"):
         virtual.install(devices=4)
+    for memory in (0, -1):
+        with pytest.raises(ValueError, match=r"cannot have .* bytes of memory"):
+            virtual.install(devices=5, memory=memory)
