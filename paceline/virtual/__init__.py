@@ -158,7 +158,7 @@ def _start(devices: int) -> Library:
         rename_privateuse1_backend,
     )
 
-    from paceline.virtual import data_parallel, device_module, distributed, module_identity
+    from paceline.virtual import compilation, data_parallel, device_module, distributed, module_identity
     from paceline.virtual.build import build_library
     from paceline.virtual.native import Library
 
@@ -174,6 +174,7 @@ def _start(devices: int) -> Library:
     device_module.connect(library, devices)
     torch._register_device_module("virtual", device_module)  # type: ignore[no-untyped-call]
     generate_methods_for_privateuse1_backend(for_storage=True)
+    compilation.install()
     data_parallel.install()
     distributed.install()
     module_identity.install()

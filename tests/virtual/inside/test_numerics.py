@@ -229,6 +229,16 @@ def test_results_are_the_arguments_of_their_alias_sets() -> None:
     assert x.add_(1) is x
 
 
+def test_compiled_model_runs_and_says_that_nothing_was_compiled() -> None:
+    model, x = mlp().eval(), torch.randn(6, 16)
+    expected = model(x)
+    with pytest.warns(UserWarning, match="no code for virtual devices"):
+        found = torch.compile(model.to(DEVICE))(x.to(DEVICE))
+    found.sum().backward()
+    assert torch.equal(found.cpu(), expected)
+    assert model[0].weight.grad.device == torch.device(DEVICE)
+
+
 def test_transformer_evaluates_with_padding() -> None:
     layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     model = nn.TransformerEncoder(layer, 2).eval()
