@@ -169,6 +169,11 @@ def _start(devices: int) -> Library:
             "only one such backend; start a process without it"
         )
     library = Library(build_library())
+    if not library.backward_can_serve(devices):
+        raise ValueError(
+            "a backward pass has run in this process on another accelerator with fewer devices than "
+            f"{devices}, and autograd keeps its threads; install virtual devices before it"
+        )
     rename_privateuse1_backend("virtual")
     library.start(devices)
     device_module.connect(library, devices)

@@ -41,9 +41,13 @@ class Library:
         self._c.paceline_initial_seed.restype = ctypes.c_uint64
         self._c.paceline_rng_state_bytes.restype = ctypes.c_int64
         self._c.paceline_is_in_bad_fork.restype = ctypes.c_bool
+        self._c.paceline_backward_can_serve.restype = ctypes.c_bool
 
     def start(self, num_devices: int) -> None:
         self._c.paceline_start(num_devices)
+
+    def backward_can_serve(self, num_devices: int) -> bool:
+        return bool(self._c.paceline_backward_can_serve(num_devices))
 
     def current_device(self) -> int:
         return int(self._c.paceline_current_device())

@@ -41,6 +41,20 @@ def test_script_sees_the_devices(library: None, tmp_path: Path) -> None:
     assert copies == ["virtual:1", "→", "virtual:2", "1", "40"]
 
 
+def test_notebook_may_install_after_a_backward_pass(library: None) -> None:
+    code = (
+        "import torch, paceline.virtual as virtual\n"
+        "w = torch.ones(2, requires_grad=True)\n"
+        "w.sum().backward()\n"
+        "virtual.install(devices=3)\n"
+        "for place in ('virtual:0', 'virtual:2'):\n"
+        "    (w.to(place) * 2).sum().backward()\n"
+        "print(w.grad.tolist())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[5.0, 5.0]\n", done.stderr
+
+
 def test_spawned_processes_have_the_devices(library: None, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

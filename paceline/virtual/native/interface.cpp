@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "backward.h"
 #include "collectives.h"
 #include "device.h"
 #include "fork.h"
@@ -34,6 +35,11 @@ void paceline_start(int devices) {
   register_collectives();
   register_hooks();
   watch_forks();
+  serve_backward();
+}
+
+bool paceline_backward_can_serve(int devices) {
+  return backward_can_serve(devices);
 }
 
 bool paceline_is_in_bad_fork() {
