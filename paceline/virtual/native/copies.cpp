@@ -40,7 +40,7 @@ bool host_waits(const at::Tensor& to, const at::Tensor& from, bool non_blocking)
   return host_side != nullptr && !(non_blocking && is_pinned(host_side->storage().data()));
 }
 
-void account_for_copy(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
+void account_for_copy(const at::Tensor& to, const at::Tensor& from, bool non_blocking, Moment ready) {
   const int source = endpoint_of(from);
   const int destination = endpoint_of(to);
   if (source == destination || to.numel() == 0) {
@@ -51,7 +51,7 @@ void account_for_copy(const at::Tensor& to, const at::Tensor& from, bool non_blo
   if (!link_is_emulated()) {
     return;
   }
-  const Moment done = schedule_copy(source, destination, bytes);
+  const Moment done = schedule_copy(source, destination, bytes, ready);
   if (host_waits(to, from, non_blocking)) {
     wait_until(done);
   }
@@ -65,9 +65,10 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
     return self;
   }
   at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const Moment ready = link_is_emulated() ? now() : 0;
   auto twin = cpu_twin(self);
   twin.copy_(cpu_twin(source));
-  account_for_copy(self, source, non_blocking);
+  account_for_copy(self, source, non_blocking, ready);
   return self;
 }
 
@@ -88,7 +89,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   const auto bytes = static_cast<int64_t>(self.element_size());
   count_transfer(device, kHost, bytes);
   if (link_is_emulated()) {
-    wait_until(schedule_copy(device, kHost, bytes));
+    wait_until(schedule_copy(device, kHost, bytes, now()));
   }
   return at::_local_scalar_dense(cpu_twin(self));
 }

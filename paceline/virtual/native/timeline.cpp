@@ -112,10 +112,10 @@ void wait_for_stream(c10::DeviceIndex device) {
   }
 }
 
-Moment schedule_copy(int from, int to, int64_t bytes) {
+Moment schedule_copy(int from, int to, int64_t bytes, Moment ready) {
   std::lock_guard<std::mutex> lock(mutex);
   auto& link = links_done[{from, to}];
-  Moment start = std::max(now(), link);
+  Moment start = std::max(ready, link);
   for (const int endpoint : {from, to}) {
     if (endpoint != kHost) {
       start = std::max(start, streams_done[key_of(current_stream(static_cast<c10::DeviceIndex>(endpoint)))]);

@@ -36,7 +36,8 @@ bool link_is_emulated();
 void wait_for_stream(c10::DeviceIndex device);
 
 // Puts a copy between two endpoints (an index or kHost) on their streams and on the link.
+// `ready` is when it could begin: the time that this machine took to move the bytes is not added.
 // Returns when it is done.
-Moment schedule_copy(int from, int to, int64_t bytes);
+Moment schedule_copy(int from, int to, int64_t bytes, Moment ready);
 
 } // namespace paceline

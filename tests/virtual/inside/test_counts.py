@@ -180,6 +180,24 @@ def test_link_makes_a_copy_take_its_time() -> None:
     assert 210 <= start.elapsed_time(end) < 400
 
 
+def test_link_takes_the_time_of_the_link_and_not_that_of_this_machine_too() -> None:
+    source = torch.empty(4000, 8000, dtype=torch.uint8).pin_memory().t()  # slow to copy, being transposed
+    there = torch.empty(8000, 4000, dtype=torch.uint8, device="virtual:3")
+    torch.accelerator.set_device_index(3)
+    shares = []
+    for _ in range(5):
+        virtual.install(devices=5, link="160MB/s")  # 0.2 s
+        start, end = (torch.Event(device="virtual", enable_timing=True) for _ in range(2))
+        start.record()
+        began = time.monotonic()
+        there.copy_(source, non_blocking=True)
+        copying_s = time.monotonic() - began
+        end.record()
+        torch.accelerator.synchronize()
+        shares.append((start.elapsed_time(end) / 1e3 - 0.2) / copying_s)
+    assert min(shares) < 0.5
+
+
 def test_copy_on_a_side_stream_overlaps_with_the_host_and_other_streams() -> None:
     virtual.install(devices=5, link="40MB/s")
     source = torch.empty(20_000_000, dtype=torch.uint8).pin_memory()
