@@ -49,7 +49,6 @@ def chart_of(
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "background": None,
         "autosize": {"type": "fit", "contains": "padding"},
-        "padding": 4,
         "height": height,
         "config": _CONFIG,
         "layer": layers,

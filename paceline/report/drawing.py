@@ -23,8 +23,12 @@ ASSETS = Path(__file__).parent / "assets"
 VEGA_LITE = "5.21"
 # A letter of a legend on average, its symbol with the gaps around it, and the axis beside the plot.
 LETTER_PX, SYMBOL_PX, AXIS_PX = 5.8, 34, 46
+EDGE_PX = 4
 # Of the width, the most that names beside the plot take.
 LEFT_SHARE = 0.45
+# A page is shown in the reader's own font: where none has Arial's widths, letters are this much wider.
+WIDER_SHARE = 0.16
+VALUE_WIDER_PX = 10  # of the value behind the longest bar
 LEGEND_ROW_PX, NOTE_ROW_PX = 18, 16
 # A chart is made no lower than this, axes included: nothing can be read off a flatter one.
 LOWEST_PX = 105
@@ -62,7 +66,10 @@ class Chart:
             "legend": {**config["legend"], "columns": columns, "labelLimit": legend_width_px},
             "axis": {**config["axis"], "labelLimit": width_px * LEFT_SHARE - 10},
         }
-        sized = {**self.spec, "width": width_px, "height": height_px, "config": config}
+        wider_px = WIDER_SHARE * self._left_px(width_px) if self.left_letters else 0.0
+        room = dict.fromkeys(("top", "bottom"), EDGE_PX)
+        room |= {"left": round(EDGE_PX + wider_px), "right": EDGE_PX + VALUE_WIDER_PX}
+        sized = {**self.spec, "width": width_px, "height": height_px, "config": config, "padding": room}
         return _accessible(_vl_convert().vegalite_to_svg(sized, vl_version=VEGA_LITE))
 
     def _left_px(self, width_px: int) -> float:
