@@ -93,8 +93,9 @@ class LabData:
 
     @property
     def accelerated(self) -> bool:
-        """Whether ranks ran on accelerators that are not virtual."""
-        newest = max(self.runs, key=lambda run: run.started, default=None)
+        """Whether ranks ran on accelerators that are not virtual. A table's script always takes the CPU."""
+        ranks = [run for run in self.runs if not is_table(run)]
+        newest = max(ranks, key=lambda run: run.started, default=None)
         return newest is not None and bool(newest.accelerators)
 
     def rows(self, experiment_id: str) -> list[LabRow]:

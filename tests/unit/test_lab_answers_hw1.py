@@ -41,7 +41,11 @@ def reversed_() -> list[Section]:
         ("Is the speedup linear", "Less than linear: 4 ranks gain", "More than linear"),
         ("Where does the efficiency", "Most from 1 to 2 ranks", "Nowhere"),
         ("Explain it", "communication that no computing hides", "Nothing is lost"),
-        ("For which model", "For the large, batch 512.", "For the small, batch 64."),
+        (
+            "For which model",
+            "For the large, batch 512; at the same batch",
+            "For the small, batch 64: size alone",
+        ),
         ("Why?", "computes more for each byte", "Not because of the ratio"),
         ("When does communication", "They are equal at 22 samples", "They are equal at 6 samples"),
         ("Why is device 0", "Everything passes through it", "Here it is none"),

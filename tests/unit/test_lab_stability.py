@@ -64,6 +64,17 @@ def test_a_loss_that_is_not_a_number_is_unstable() -> None:
     assert found.describe().startswith("**unstable**: **not all finite**")
 
 
+def test_nothing_is_called_stable_whose_losses_or_twin_were_not_seen() -> None:
+    blind = judge(row([math.nan] * 30), None)
+    alone = judge(row(), LabRow(EXPERIMENT, reason="refused"))
+    assert blind is not None
+    assert alone is not None
+    assert blind.describe().startswith("**cannot be told**: no loss was read")
+    assert alone.describe().startswith(
+        "**cannot be told**: there is no fp32 twin to compare with, all finite"
+    )
+
+
 def test_nothing_measured_is_not_judged() -> None:
     assert judge(LabRow(EXPERIMENT, reason="refused"), None) is None
 

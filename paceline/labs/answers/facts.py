@@ -59,6 +59,19 @@ def say_count(row: LabRow, name: str) -> str:
     return f"{metric.median:g}" if metric else "an unknown number of"
 
 
+def say_traffic(row: LabRow) -> str:
+    """`8 MiB (× 1.5 on the bus, at 1.6 GB/s)`: what a rank passes on, as the bus bandwidth counts it."""
+    size, bandwidth = row.metric("collective_bytes"), row.metric("bus_bandwidth_bytes_s")
+    if size is None:
+        return "what is sent"
+    said = format_bytes(size.median)
+    if bandwidth is None:
+        return said
+    factor = 2 * (row.world - 1) / row.world  # of an all-reduce
+    times = f"× {factor:.3g} on the bus, " if factor != 1 else ""
+    return f"{said} ({times}at {bandwidth.median / 1e9:.2g} GB/s)"
+
+
 def compare_traffic(before: LabRow, after: LabRow) -> str:
     """`16 collectives and 64 MiB per optimizer step become 2 and 8 MiB`."""
     calls = [row.metric("collective_calls") for row in (before, after)]
@@ -108,10 +121,10 @@ def explain_precision(data: LabData, gain: Metric | None, row: LabRow) -> str:
     native = bool(isa & {"avx512_bf16", "amx_bf16", "bf16"})
     unit = "has instructions for bf16" if native else "has no instructions for bf16 and emulates them"
     if is_above(gain):
-        because = f"{did}; this processor {unit}, and half as many bytes pass through its caches"
+        because = f"{did}; this processor {unit}, and likely half as many bytes pass through its caches"
     elif is_below(gain):
         though = f"though this processor {unit}, " if native else f"but this processor {unit}, and "
-        because = f"{did}; {though}converting to 16 bits and back costs more here than it saves"
+        because = f"{did}; {though}likely converting to 16 bits and back costs more than it saves"
     else:
         because = f"{did}; this processor {unit}; what that saves does not stand out from the noise here"
     reference = "GPUs with matrix units run fp16 several times as fast as fp32"

@@ -43,15 +43,17 @@ def say_memory(rows: Sequence[LabRow]) -> str:
     if not all(row.metric("peak_memory_bytes") for row in rows):
         return NO_PEAK
     changes = [
-        value(after, "peak_memory_bytes") - value(before, "peak_memory_bytes")
+        value(after, "peak_memory_bytes") / value(before, "peak_memory_bytes") - 1
         for before, after in ((plain, mixed), (large_plain, large))
     ]
-    if changes[0] > 0 > changes[1]:
+    if min(changes) < -ALIKE and max(changes) > ALIKE:
         verdict = "It depends on the batch"
-    elif changes[0] < 0 and changes[1] < 0:
-        verdict = "It lowers the peak"
+    elif max(map(abs, changes)) <= ALIKE:
+        verdict = "It changes nothing"
+    elif min(map(abs, changes)) <= ALIKE:
+        verdict = f"It {'lowers' if min(changes) < -ALIKE else 'raises'} the peak, for one of the two batches"
     else:
-        verdict = "It raises the peak" if max(changes) > 0 else "It changes nothing"
+        verdict = "It lowers the peak" if changes[0] < 0 else "It raises the peak"
     return (
         f"**{verdict}.** Batch {mixed.argument('batch')}: {compare_peaks(plain, mixed)}. "
         f"Batch {large.argument('batch')}: {compare_peaks(large_plain, large)}. "
@@ -67,21 +69,27 @@ def build_scaler(data: LabData) -> list[Block]:
     if not table:
         lost = cannot_answer(data, "4.1", [], data.reason("underflow") or "not measured")
     else:
-        lost = answer(data, "4.1", _say_underflow(table))
+        lost = answer(data, "4.1", _say_underflow(table, _network(data)))
     return [
         lost,
         _without_scaler(data, table, mixed, bare),
-        *beside(underflow_figure(table), _square_memory(data)),
+        *beside(underflow_figure(table, _network(data)), _square_memory(data)),
     ]
 
 
-def _say_underflow(table: Sequence[dict[str, float]]) -> str:
+def _network(data: LabData) -> str:
+    """The network whose gradients were counted, which is not that of Code 2."""
+    row = data.row("underflow")
+    return f"a network of {row.argument('depth')} layers of {row.argument('dim')}"
+
+
+def _say_underflow(table: Sequence[dict[str, float]], network: str) -> str:
     unscaled = min(table, key=lambda row: row["scale"])
     best = [row for row in table if row["underflow_share"] <= NEGLIGIBLE >= row["overflow_share"]]
     first = next((row for row in table if row["scale"] == FIRST_SCALE), None)
     share = unscaled["underflow_share"]
     said = (
-        f"fp16 has no numbers below 6 × 10⁻⁸. At a loss scale of {unscaled['scale']:g}, "
+        f"fp16 has no numbers below 6 × 10⁻⁸. In {network}, at a loss scale of {unscaled['scale']:g}, "
         f"**{say_share(share)} of the gradients that are not zero in fp32 become zero** in fp16."
     )
     if share <= NEGLIGIBLE:
@@ -127,7 +135,8 @@ def _without_scaler(
         said += "bf16 has the range of fp32, so here the scaler protects from nothing. "
         if table:
             share = min(table, key=lambda row: row["scale"])["underflow_share"]
-            said += f"In fp16, {say_share(share)} of the gradients would be lost, as counted above."
+            if share > NEGLIGIBLE:
+                said += f"In fp16 it can: 4.1 counted {say_share(share)} lost, in another network than this."
     elif stability.verdict == "unstable":
         said += f"**Without the scaler the training in {precision} does not hold.**"
     elif precision == "fp16":
@@ -135,7 +144,7 @@ def _without_scaler(
     return answer(data, "4.2", said)
 
 
-def underflow_figure(table: Sequence[dict[str, float]]) -> Figure | None:
+def underflow_figure(table: Sequence[dict[str, float]], network: str) -> Figure | None:
     if not table:
         return None
     points = []
@@ -145,7 +154,8 @@ def underflow_figure(table: Sequence[dict[str, float]]) -> Figure | None:
             points.append(Point(f"{math.log2(row['scale']):.0f}", exact, name))
     return Figure(
         "underflow",
-        "Gradients lost in fp16 against the loss scale, as a power of two. GradScaler begins at 16.",
+        f"Gradients lost in fp16 in {network}, against the loss scale as a power of two. GradScaler begins "
+        "at 16.",
         "Lost: "
         + ", ".join(f"2^{p.x}: {p.metric.median:.1f} %" for p in points if p.series == "lost to zero"),
         against(points, "log₂ of the loss scale", "gradients"),

@@ -29,17 +29,23 @@ class Stability:
     finite: bool
     skipped: int | None  # optimizer steps that the scaler left out; None without a scaler
     num_steps: int
+    num_losses: int  # of those that were read, the finite ones
     deviation: float  # the largest relative deviation of a loss from the twin's; NaN without one
     spread: float  # of the step times, as a share
+    unseen: str = ""  # what would have to be known before it is called stable
 
     @property
     def verdict(self) -> str:
         too_many = (self.skipped or 0) > LARGEST_SKIPPED_SHARE * self.num_steps
-        return "unstable" if not self.finite or too_many or self.deviation > LARGEST_DEVIATION else "stable"
+        if not self.finite or too_many or self.deviation > LARGEST_DEVIATION:
+            return "unstable"
+        return "cannot be told" if self.unseen else "stable"
 
     def describe(self) -> str:
         """`stable: finite, 0 skips, at most 0.31 % from fp32, steps vary 4.0 %`."""
-        parts = ["all finite" if self.finite else "**not all finite**"]
+        parts = [self.unseen] if self.unseen else []
+        if self.num_losses or not self.finite:
+            parts.append("all finite" if self.finite else "**not all finite**")
         if self.skipped is not None:
             parts.append(f"{self.skipped} of {self.num_steps} steps skipped")
         if not math.isnan(self.deviation):
@@ -56,6 +62,13 @@ def judge(row: LabRow, twin: LabRow | None) -> Stability | None:
     skips = [aligned(run, "skipped") for run in row.runs]
     has_scaler = any(np.isfinite(skipped).any() for skipped in skips)
     spread = row.metric("step_time_spread")
+    num_losses = sum(int(np.isfinite(losses_of(run)).sum()) for run in row.runs)
+    deviation = loss_deviation(row, twin) if twin is not None else math.nan
+    unseen = ""
+    if not num_losses:
+        unseen = "no loss was read"
+    elif twin is not None and math.isnan(deviation):
+        unseen = "there is no fp32 twin to compare with"
     return Stability(
         # The rule of `explain`: losses of all steps, gradients of the sampled ones.
         finite=row.row is not None and all(finding.code != "non_finite" for finding in row.row.findings),
@@ -63,8 +76,10 @@ def judge(row: LabRow, twin: LabRow | None) -> Stability | None:
         if has_scaler
         else None,
         num_steps=sum(losses_of(run).shape[1] for run in row.runs),
-        deviation=loss_deviation(row, twin) if twin is not None else math.nan,
+        num_losses=num_losses,
+        deviation=deviation,
         spread=spread.median if spread else math.nan,
+        unseen=unseen,
     )
 
 

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable
 
 from paceline.analyse.fits import Observed, find_crossing, fit_line, flat_line
-from paceline.labs.answers.asked import answer, cannot_answer, find_largest, too_few_cores, value
+from paceline.labs.answers.asked import answer, cannot_answer, comparable, too_few_cores, value
+from paceline.labs.answers.facts import say_traffic
 from paceline.labs.answers.tables import Shown, build_table
 from paceline.labs.answers.words import say, say_share
 from paceline.labs.data import LabData, LabRow
@@ -25,13 +26,24 @@ ALIKE = 0.05  # two ratios of computing to sending that differ by less
 def answer_sizes(data: LabData) -> list[Block]:
     rows = [row for model in MODELS for row in data.rows(model)]
     table = _build_table(data, rows)
-    # The largest world in which every model can be compared.
-    best = {model: found for model in MODELS if (found := find_largest(data.rows(model)))}
-    known = {model: row for model, row in best.items() if row.metric("efficiency")}
+    known = _in_one_world(data)
     if len(known) < 2:
         reason = too_few_cores(rows)
         return [table, *(cannot_answer(data, question, rows, reason) for question in ("3.1", "3.2", "3.3"))]
     return [table, _answer_which(data, known), _answer_why(data, known), _answer_when(data, known)]
+
+
+def _in_one_world(data: LabData) -> dict[str, LabRow]:
+    """Each model in the largest world that most of them can be compared in."""
+    several = {
+        model: {row.world: row for row in comparable(data.rows(model)) if row.metric("efficiency")}
+        for model in MODELS
+    }
+    worlds = {world for found in several.values() for world in found if world > 1}
+    if not worlds:
+        return {}
+    chosen = max(worlds, key=lambda world: (sum(world in found for found in several.values()), world))
+    return {model: found[chosen] for model, found in several.items() if chosen in found}
 
 
 def _build_table(data: LabData, rows: list[LabRow]) -> Table:
@@ -76,12 +88,22 @@ def _sizes(data: LabData, model: str) -> str:
 def _answer_which(data: LabData, known: dict[str, LabRow]) -> Question:
     ordered = _by_efficiency(known)
     listed = ", ".join(f"{_name(row)}: {say_share(value(row, 'efficiency'))}" for row in ordered)
-    certain = _is_more_efficient(ordered[0], ordered[1])
-    verdict = f"For the {_name(ordered[0])}" if certain else "That cannot be told: the intervals overlap"
+    small, large, large_batch = (known.get(model) for model in MODELS)
+    if not (small and large):
+        verdict = (
+            f"For the {_name(ordered[0])}" if _is_more_efficient(*ordered[:2]) else "That cannot be told"
+        )
+    elif _is_more_efficient(small, large):
+        verdict = f"For the {_name(small)}: size alone does not make DDP efficient"
+    elif _is_more_efficient(large, small):
+        verdict = f"For the {_name(large)}"
+    elif large_batch and _is_more_efficient(large_batch, small):
+        verdict = f"For the {_name(large_batch)}; at the same batch the two cannot be told apart"
+    else:
+        verdict = "That cannot be told: the intervals overlap"
     text = f"**{verdict}.** Efficiency on {ordered[0].world} ranks: {listed}."
-    small, large = known.get("small"), known.get("large")
-    if small and large and _is_more_efficient(small, large):
-        text += " So size alone does not make DDP efficient."
+    if large and large_batch and _is_more_efficient(large_batch, large):
+        text += " More samples per step help the large one."
     return answer(data, "3.1", text)
 
 
@@ -148,10 +170,9 @@ def _answer_when(data: LabData, known: dict[str, LabRow]) -> Question:
         return cannot_answer(data, "3.3", missing, "the large model's communication or batches are missing")
     share = float(large.argument("batch")) / large.world
     computed_s = computing.at(share).median
-    bandwidth = value(large, "bus_bandwidth_bytes_s")
     text = (
         "When its bytes over the bus bandwidth last longer than computing. The large model's "
-        f"{format_bytes(value(large, 'collective_bytes'))} at {bandwidth / 1e9:.2g} GB/s take {say(busy)}; a "
+        f"{say_traffic(large)} takes {say(busy)}; a "
         f"rank computes its {share:g} samples in {format_duration(computed_s)} (fitted on one rank: "
         f"{format_duration(computing.intercept.median)} + {format_duration(computing.slope.median)} per "
         "sample). "

@@ -18,10 +18,11 @@ from paceline.labs.answers.asked import (
     too_few_cores,
     value,
 )
+from paceline.labs.answers.facts import say_traffic
 from paceline.labs.answers.tables import Shown, build_table
 from paceline.labs.answers.words import say, say_share
 from paceline.labs.data import LabData, LabRow
-from paceline.quantity import format_bytes, format_duration
+from paceline.quantity import format_duration
 from paceline.report.chart_parts import Point
 from paceline.report.charts import speedup
 from paceline.report.document import Block, Column, Figure, Question, SideBySide
@@ -129,10 +130,9 @@ def _describe_message(row: LabRow) -> str:
         return ""
     batch = int(row.argument("batch"))
     text = (
-        f"Each rank computes {batch // row.world} of the {batch} samples, and passes on "
-        f"{format_bytes(size.median)} of gradients whatever its share"
+        f"Each rank computes {batch // row.world} of the {batch} samples, and passes on its gradients "
+        "whatever its share"
     )
-    bandwidth = row.metric("bus_bandwidth_bytes_s")
-    if busy is None or bandwidth is None:
-        return f"{text}."
-    return f"{text}: {format_duration(busy.median)} at {bandwidth.median / 1e9:.2g} GB/s."
+    if busy is None:
+        return f"{text}, {say_traffic(row)}."
+    return f"{text}: {say_traffic(row)} takes {format_duration(busy.median)}."

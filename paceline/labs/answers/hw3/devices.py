@@ -113,7 +113,7 @@ def _answer_faster(data: LabData, rows: Sequence[LabRow]) -> Question:
         verdict = f"**No, it is slower:** the same work{after_another}, with more copies between."
     elif is_below(ratio) and turns:
         verdict = (
-            "**Here it is faster**, though one device works at a time: smaller parts suit each one better."
+            "**Here it is faster**, though one device works at a time: likely smaller parts suit caches."
         )
     elif is_below(ratio):
         verdict = "**Here it is faster.**"

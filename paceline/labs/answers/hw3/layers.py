@@ -185,7 +185,9 @@ def _answer_speed(data: LabData, rows: Sequence[LabRow], fit: LineFit | None) ->
     grown = ratio_of(last, first)
     depths = f"DEPTH {last.argument('depth')} takes {say(grown)} of DEPTH {first.argument('depth')}'s time"
     if is_above(grown):
-        verdict = "**No: more layers are more work, one after the other, on two devices as on one.**"
+        verdict = (
+            "**No: more layers are more work, one after the other.** A second device adds no second worker."
+        )
     elif is_below(grown):
         verdict = "**By these numbers, yes: the deeper model has the shorter step.**"
     else:
