@@ -86,6 +86,7 @@ def train(device, flags):
         step_loss += loss.detach()  # stays on the device: reading it here would wait for the device
         if flags.show_gradients:
             norm = torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm()
+            norm /= scaler.get_scale()  # of the gradients as they are without the scaler
             print(f"rank {rank}  micro-step {step:3}  gradient norm {norm:.6e}", flush=True)
 
         if (step + 1) % ACCUM_STEPS == 0:

@@ -20,6 +20,15 @@ Copies = tuple[int, int]  # their number and their bytes
 Which = Literal["transfers", "forward_transfers"]
 
 
+class Move(NamedTuple):
+    """Where a forward pass hands data to another device, as seen when it happened."""
+
+    source: str
+    target: str
+    after_products: int  # matrix products that ran before it
+    at: str | None  # `train.py:47`
+
+
 class Work(NamedTuple):
     """When each device was at work in the counted step, in seconds from its beginning."""
 
@@ -64,6 +73,15 @@ def copies_of(run: RunRecord, which: Which = "transfers") -> dict[tuple[str, str
             if HOST not in pair:
                 found[pair] = _sum((found.get(pair, (0, 0)), (row["count"], row["bytes"])))
     return found
+
+
+def moves_of(run: RunRecord) -> list[Move]:
+    """In the order in which they happened; none where a thread of PyTorch's own moves the data."""
+    return [
+        Move(move["from"], move["to"], move["after_products"], move["at"])
+        for fact in device_facts(run)
+        for move in fact.get("forward_moves", ())
+    ]
 
 
 def work_of(run: RunRecord) -> Work | None:

@@ -108,6 +108,7 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if formula is not None and operands:
             precision = str(operands[-1].dtype).removeprefix("torch.")
             self._flops[precision] += formula(*args, **kwargs, out_val=result)
+            self._devices.matrix_product_done()
 
     def _communication(self) -> dict[str, Any]:
         by_kind: dict[str, dict[str, int]] = defaultdict(lambda: {"calls": 0, "bytes": 0})

@@ -9,13 +9,18 @@ pass, and when each was at work.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+from types import FrameType
 from typing import Any
 
 import torch
 
 from paceline.probe.phases import BACKWARD
+
+# Frames of PyTorch and of the probe stand between the script's line and the operator that it calls.
+NOT_THE_SCRIPT = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (torch.__file__, __file__))
 
 Copies = dict[tuple[str, str], tuple[int, int]]  # (from, to) → (count, bytes)
 TOUCHING_S = 20e-6  # operators of one device that follow each other so closely are drawn as one
@@ -29,6 +34,8 @@ class DeviceLedger:
         self._seen_copies: Copies = {}
         self._at_start: Copies = {}
         self._at_backward: Copies | None = None
+        self._moves: list[dict[str, Any]] = []
+        self._matrix_products = 0
         self._busy: dict[int, list[list[float]]] = {}
         self._lock = threading.Lock()  # autograd works on one thread per device
 
@@ -44,8 +51,11 @@ class DeviceLedger:
                 if result.device.type == self._device_type:
                     self._add_busy(result.device.index or 0, began_s, ended_s)
                     break
-            if not _virtual():
-                self._notice_copy(inputs, results)
+            for result in results:
+                self._notice_copy(inputs, result)
+
+    def matrix_product_done(self) -> None:
+        self._matrix_products += 1
 
     def phase_is(self, phase: int) -> None:
         """Keeps the copies of the forward pass apart: called before every operator."""
@@ -66,6 +76,7 @@ class DeviceLedger:
             "peak_bytes": [int(torch.accelerator.max_memory_allocated(i)) for i in range(num_devices)],
             "transfers": in_step,
             "forward_transfers": in_forward,
+            "forward_moves": self._moves,
             # The host's times are the device's own only where a device works while the host waits.
             "busy": self._busy if virtual else {},
         }
@@ -76,14 +87,23 @@ class DeviceLedger:
             return dict(self._seen_copies)
         return {pair: (copies.count, copies.bytes) for pair, copies in virtual.transfers().items()}
 
-    def _notice_copy(self, inputs: list[torch.Tensor], results: list[torch.Tensor]) -> None:
-        for result in results:
-            sources = {tensor.device for tensor in inputs if tensor.numel() == result.numel()}
-            sources.discard(result.device)
-            if len(sources) == 1:
-                pair = (str(sources.pop()), str(result.device))
-                count, size = self._seen_copies.get(pair, (0, 0))
-                self._seen_copies[pair] = (count + 1, size + result.numel() * result.element_size())
+    def _notice_copy(self, inputs: list[torch.Tensor], result: torch.Tensor) -> None:
+        sources = {tensor.device for tensor in inputs if tensor.numel() == result.numel()} - {result.device}
+        if len(sources) != 1:
+            return
+        source = sources.pop()
+        pair = (str(source), str(result.device))
+        count, size = self._seen_copies.get(pair, (0, 0))
+        self._seen_copies[pair] = (count + 1, size + result.numel() * result.element_size())
+        if self._at_backward is None and source.type == result.device.type == self._device_type:
+            self._moves.append(
+                {
+                    "from": pair[0],
+                    "to": pair[1],
+                    "after_products": self._matrix_products,
+                    "at": _script_line(),
+                }
+            )
 
     def _add_busy(self, index: int, began_s: float, ended_s: float) -> None:
         spans = self._busy.setdefault(index, [])
@@ -91,6 +111,14 @@ class DeviceLedger:
             spans[-1][1] = max(spans[-1][1], ended_s)
         else:
             spans.append([began_s, ended_s])
+
+
+def _script_line() -> str | None:
+    """`train.py:47`, the innermost line that is running in this thread and not PyTorch's or the probe's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(NOT_THE_SCRIPT):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else None
 
 
 def _virtual() -> Any:

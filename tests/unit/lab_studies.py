@@ -218,6 +218,9 @@ def hw3_textbook() -> Laws:
                 peak_bytes=[held if at < num else 0 for at in range(8)],
                 transfers=[*forward, *back],
                 forward_transfers=forward,
+                moves=[
+                    (at, at + 1, int(case.number("depth", 20)) // num, "model.py:39") for at in range(num - 1)
+                ],
                 busy={at: [(at, at + 0.9), (2 * num - at - 1, 2 * num - at)] for at in range(num)},
             )
         ]

@@ -179,6 +179,7 @@ def devices(
     transfers: Sequence[tuple[int, int, int, int]] = (),
     forward_transfers: Sequence[tuple[int, int, int, int]] | None = None,
     busy: Mapping[int, Sequence[tuple[float, float]]] | None = None,
+    moves: Sequence[tuple[int, int, int, str]] = (),
     counted_by: str = "device",
 ) -> dict[str, Any]:
     """The fact "devices" of one process. Copies: (from, to, count, bytes), where -1 is the host."""
@@ -199,5 +200,9 @@ def devices(
         "peak_bytes": list(peak_bytes),
         "transfers": rows(transfers),
         "forward_transfers": rows(transfers if forward_transfers is None else forward_transfers),
+        "forward_moves": [
+            {"from": f"virtual:{source}", "to": f"virtual:{target}", "after_products": products, "at": at}
+            for source, target, products, at in moves
+        ],
         "busy": {str(device): [list(span) for span in spans] for device, spans in (busy or {}).items()},
     }

@@ -54,6 +54,8 @@ def test_answers_turn_round_with_the_numbers(question: str, as_expected: str, tu
 def test_layers_and_transfers_are_counted() -> None:
     layers = say(textbook(), "How many layers")
     assert "**3 on device 0** (layers 0–2) and **3 on device 1** (layers 3–5)" in layers
+    moved = say(textbook(), "At which exact point")
+    assert "it ran in `model.py:39` after 3 matrix products, one for each layer" in moved
     assert "**1 with 2 devices** and **4 with 5 devices**" in say(textbook(), "How many transfers")
     assert column(find_table(textbook(), "transfers"), "copies, forward") == [str(n) for n in range(8)]
 

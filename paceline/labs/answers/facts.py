@@ -127,5 +127,8 @@ def explain_precision(data: LabData, gain: Metric | None, row: LabRow) -> str:
         because = f"{did}; {though}likely converting to 16 bits and back costs more than it saves"
     else:
         because = f"{did}; this processor {unit}; what that saves does not stand out from the noise here"
-    reference = "GPUs with matrix units run fp16 several times as fast as fp32"
+    reference = (
+        "fp16's backward pass is many times slower on a CPU than fp32's, so bf16 stands for it; GPUs with "
+        "matrix units run fp16 several times as fast as fp32"
+    )
     return f"{because}. Reference, not measured here: {reference}."

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from paceline.analyse.devices import Work, copies_of, work_of
+from paceline.analyse.devices import Move, Work, copies_of, moves_of, work_of
 from paceline.analyse.fits import LineFit, Observed, fit_line
 from paceline.labs.answers.asked import answer, cannot_answer, say_signed
 from paceline.labs.answers.hw3.script import find_function, find_line, split_in_two, split_layers
@@ -94,10 +94,16 @@ def _answer_move(data: LabData, row: LabRow, script: Path) -> Question:
         verdict = (
             f"**{count} copies were counted, where x of {format_bytes(x_bytes)} should move once{where}.**"
         )
+    traced = "".join(map(_describe_move, moves_of(row.runs[-1])))
     back = {pair: found for pair, found in copies_of(row.runs[-1]).items() if pair not in copies}
     returned = f" Backward sends {sum(n for n, _ in back.values())} back the other way." if back else ""
     handed = _describe_handover(work_of(row.runs[-1]))
-    return answer(data, "1.2", f"{verdict} Traced in a forward pass: {listed}.{returned}{handed}")
+    return answer(data, "1.2", f"{verdict} Traced in a forward pass: {listed}{traced}.{returned}{handed}")
+
+
+def _describe_move(move: Move) -> str:
+    at = f" in `{move.at}`" if move.at else ""
+    return f"; it ran{at} after {move.after_products} matrix products, one for each layer"
 
 
 def _describe_handover(work: Work | None) -> str:
