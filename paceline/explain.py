@@ -91,13 +91,14 @@ def _make_case(row: Row, by_key: dict[RowKey, Row], groups: dict[RowKey, list[Ru
 
 
 def _find_all(case: Case) -> list[Finding]:
-    codes = list(CODES)
-    found = [finding for detect in DETECTORS if (finding := detect(case)) is not None]
+    return sorted(
+        (finding for detect in DETECTORS if (finding := detect(case)) is not None), key=order_of_gravity
+    )
 
-    def weight(finding: Finding) -> tuple[bool, float, int]:
-        is_warning = finding.severity == "warning"
-        # A warning without a share of the step puts the whole row in doubt.
-        size = finding.numbers.get("share", 1.0 if is_warning else 0.0)
-        return not is_warning, -size, codes.index(finding.code)
 
-    return sorted(found, key=weight)
+def order_of_gravity(finding: Finding) -> tuple[bool, float, int]:
+    """For sorting: the gravest and largest first, equal ones in the order of the list."""
+    is_warning = finding.severity == "warning"
+    # A warning without a share of the step puts the whole row in doubt.
+    size = finding.numbers.get("share", 1.0 if is_warning else 0.0)
+    return not is_warning, -size, list(CODES).index(finding.code)

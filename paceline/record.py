@@ -14,6 +14,7 @@ SCHEMA_VERSION = 1
 
 Status = Literal["ok", "failed", "hung", "oom", "refused"]
 Source = Literal["measured", "simulated"]
+Severity = Literal["warning", "note"]
 
 # The kinds of line in a rank's JSONL, under the key "event".
 LINE_START = "start"  # once, before the script: pid, device, threads, cores, versions
@@ -122,7 +123,7 @@ class Finding:
     code: str
     text: str  # the fact, then the likely cause, then what to do
     numbers: dict[str, float]  # what it rests on
-    severity: Literal["warning", "note"] = "note"
+    severity: Severity = "note"
 
 
 @dataclass(frozen=True)

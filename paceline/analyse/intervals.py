@@ -33,7 +33,7 @@ UNKNOWN_NOISE = LaunchNoise()
 LARGEST_EXPONENT = 700.0
 
 # The metrics that `--until` is about: every step time, and every ratio between rows.
-WATCHED = ("step_time_s", "speedup")
+WATCHED = ("step_time_s", "speedup", "placement_gain")
 
 
 def median_over_rounds(

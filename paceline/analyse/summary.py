@@ -15,7 +15,7 @@ from paceline.analyse.devices import device_metrics
 from paceline.analyse.health import health_metrics
 from paceline.analyse.launches import learn_from_others
 from paceline.analyse.memory import memory_metrics
-from paceline.analyse.scaling import scaling_metrics
+from paceline.analyse.scaling import ratio, scaling_metrics
 from paceline.analyse.steps import step_metrics, world_step_times
 from paceline.record import LaunchNoise, Metric, Row, RunRecord, Source
 
@@ -96,6 +96,16 @@ def find_base(key: RowKey, measured: Mapping[RowKey, Sequence[RunRecord]]) -> Ro
     return min(family, key=lambda other: other.world) if len(family) > 1 else None
 
 
+def _placement_gain(
+    key: RowKey, measured: Mapping[RowKey, Sequence[RunRecord]], noise: Mapping[RowKey, LaunchNoise]
+) -> Metric | None:
+    """Against the row that differs in nothing but its placement, which is plain."""
+    plain = key._replace(placement="plain")
+    if plain == key or not measured.get(plain):
+        return None
+    return ratio(measured[plain], measured[key], noise[plain] + noise[key])
+
+
 def _metrics(
     key: RowKey, measured: Mapping[RowKey, Sequence[RunRecord]], noise: Mapping[RowKey, LaunchNoise]
 ) -> dict[str, Metric | None]:
@@ -106,6 +116,7 @@ def _metrics(
         metrics |= scaling_metrics(measured[base], runs, noise[base] + noise[key])
     return {
         **metrics,
+        "placement_gain": _placement_gain(key, measured, noise),
         **communication_metrics(runs),
         **memory_metrics(runs),
         **device_metrics(runs),

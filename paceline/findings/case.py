@@ -13,7 +13,13 @@ from typing import Any
 from paceline.analyse.scaling import work_growth
 from paceline.analyse.straggler import Straggler, find_straggler
 from paceline.quantity import format_duration
-from paceline.record import Row, RunRecord
+from paceline.record import Row, RunRecord, Severity
+
+LARGE_SHARE = 0.25  # of the step: from here on a finding is a warning
+
+
+def severity_of(share: float) -> Severity:
+    return "warning" if share >= LARGE_SHARE else "note"
 
 
 @dataclass(frozen=True)

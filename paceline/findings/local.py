@@ -13,7 +13,7 @@ import numpy as np
 
 from paceline.analyse.steps import aligned, of_kind, ranks_by_number
 from paceline.analyse.straggler import find_slow_steps as locate_slow_steps
-from paceline.findings.case import Case, count, of_step, ordinal, percent
+from paceline.findings.case import Case, count, of_step, ordinal, percent, severity_of
 from paceline.quantity import format_duration
 from paceline.record import SAMPLED, Finding, RankRecord, RunRecord
 
@@ -112,7 +112,7 @@ def find_allocator_costs(case: Case) -> Finding | None:
         f"back to the system and fetched again. {remedy}"
     )
     numbers = {"page_faults": faults, "cost_s": cost_s, "share": min(1.0, cost_s / step_s)}
-    return Finding("allocator_costs", text, numbers)
+    return Finding("allocator_costs", text, numbers, severity_of(numbers["share"]))
 
 
 def find_slow_steps(case: Case) -> Finding | None:
@@ -127,7 +127,7 @@ def find_slow_steps(case: Case) -> Finding | None:
         "that often (saving, logging, validation). The median step time does not contain it."
     )
     numbers = {"every": slow.every, "step_time_s": slow.step_time_s, "usual_s": slow.usual_s, "share": share}
-    return Finding("periodic_steps", text, numbers)
+    return Finding("periodic_steps", text, numbers, severity_of(share))
 
 
 def find_fp16_on_cpu(case: Case) -> Finding | None:

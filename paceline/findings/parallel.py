@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paceline.findings.case import Case, count, of_step, ordinal, percent
+from paceline.findings.case import Case, count, of_step, ordinal, percent, severity_of
 from paceline.quantity import format_bytes, format_duration
 from paceline.record import Finding
 
 EXPOSED_SHARE = 0.15
-LARGE_SHARE = 0.25  # of the step: from here on it is a warning
 
 
 def find_missing_collectives(case: Case) -> Finding | None:
@@ -56,7 +55,7 @@ def find_exposed_communication(case: Case) -> Finding | None:
         "collective_calls": case.value("collective_calls"),
         "collective_bytes": case.value("collective_bytes"),
     }
-    return Finding("communication_exposed", text, numbers, "warning" if share >= LARGE_SHARE else "note")
+    return Finding("communication_exposed", text, numbers, severity_of(share))
 
 
 def find_straggler(case: Case) -> Finding | None:
@@ -96,7 +95,7 @@ def find_straggler(case: Case) -> Finding | None:
     }
     if straggler.every:
         numbers["every"] = straggler.every
-    return Finding("straggler", text, numbers, "warning" if cost >= LARGE_SHARE else "note")
+    return Finding("straggler", text, numbers, severity_of(cost))
 
 
 def find_needless_synchronisation(case: Case) -> Finding | None:
@@ -134,7 +133,7 @@ def find_needless_synchronisation(case: Case) -> Finding | None:
         "saved_s": saved_s,
         "share": share,
     }
-    return Finding("accumulation_synchronises", text, numbers, "warning" if share >= LARGE_SHARE else "note")
+    return Finding("accumulation_synchronises", text, numbers, severity_of(share))
 
 
 def _is_data_parallel(case: Case) -> bool:

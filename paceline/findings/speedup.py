@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from paceline.analyse.communication import over_ranks
-from paceline.findings.case import Case, count, of_step
+from paceline.findings.case import Case, count, of_step, severity_of
 from paceline.quantity import format_duration
 from paceline.record import Finding, Metric
 
@@ -88,7 +88,8 @@ def find_unattributed(case: Case) -> Finding | None:
         "computing less efficiently; work that every rank repeats. A run of one rank on what one of these "
         "ranks computes tells them apart."
     )
-    return Finding("unattributed", text, {"unattributed_s": rest_s, "share": rest_s / step_s})
+    share = rest_s / step_s
+    return Finding("unattributed", text, {"unattributed_s": rest_s, "share": share}, severity_of(share))
 
 
 def _lost_parts(case: Case) -> dict[str, float]:

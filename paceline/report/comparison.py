@@ -33,8 +33,9 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """Of B against A; only where the whole interval lies on one side."""
-        if self.gain is None or self.gain.low <= 1 <= self.gain.high:
+        """Of B against A: only where the whole interval is on one side and launches were seen to differ."""
+        launches = min(self.a.rounds, self.b.rounds)
+        if self.gain is None or launches < 2 or self.gain.low <= 1 <= self.gain.high:
             return "cannot tell"
         return "faster" if self.gain.low > 1 else "slower"
 
@@ -76,9 +77,15 @@ def print_comparisons(name_a: str, name_b: str, comparisons: Sequence[Comparison
             *(_step_time(row) for row in (comparison.a, comparison.b)),
             f"{gain.median:.2f} ×" if gain else "–",
             f"{gain.low:.2f}–{gain.high:.2f}" if gain else "–",
-            Text(comparison.verdict, style=_STYLES[comparison.verdict]),
+            _judgement(comparison),
         )
     console.print(table)
+
+
+def _judgement(comparison: Comparison) -> Text:
+    crowded = comparison.a.oversubscribed or comparison.b.oversubscribed
+    reservation = ", oversubscribed" if crowded else ""
+    return Text(comparison.verdict + reservation, style=_STYLES[comparison.verdict])
 
 
 def _step_time(row: Row) -> str:

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.analyse.intervals import relative_half_width
-from paceline.explain import CODES
+from paceline.explain import order_of_gravity
 from paceline.record import Finding, Metric, Row
 from paceline.report.labels import Labels
 from paceline.report.units import Unit, choose_unit
@@ -39,6 +39,7 @@ _MAIN_COLUMNS = (
     ("step\ntime", "step_time_s"),
     ("speedup", "speedup"),
     ("effi-\nciency", "efficiency"),
+    ("gain over\nplain", "placement_gain"),
     ("exposed\ncomm.", "exposed_comm_s"),
     ("peak\nmemory", "peak_memory_bytes"),
 )
@@ -48,6 +49,7 @@ _WITHOUT_INTERVAL = ("efficiency", "peak_memory_bytes")
 _SPARED = ("efficiency", "peak_memory_bytes", "exposed_comm_s", "speedup")
 # Letters of a name that must be seen to tell rows apart.
 _NAME_LETTERS = 14
+FAILURES = ("failed", "hung", "oom", "refused")
 # Ratios that people read in per cent.
 _SHARES = ("efficiency", "spread", "share", "disturbed_steps")
 _PER_CENT = Unit(0.01, "%")
@@ -168,15 +170,19 @@ def _indented(text: RenderableType) -> Padding:
 
 
 def collect_findings(rows: Sequence[Row]) -> list[tuple[Finding, list[Row]]]:
-    """One entry per code with the rows it was found in: warnings first, then in the order of the list."""
-    by_code: dict[str, tuple[Finding, list[Row]]] = {}
+    """One entry per code, with the rows it was found in: the gravest and largest first, in an entry too.
+
+    Two causes of a failure are two entries: what ended one run does not explain another.
+    """
+    entries: dict[tuple[str, str], list[tuple[Finding, Row]]] = {}
     for row in rows:
         for finding in row.findings:
-            by_code.setdefault(finding.code, (finding, []))[1].append(row)
-    order = list(CODES)
-    return sorted(
-        by_code.values(), key=lambda entry: (entry[0].severity != "warning", order.index(entry[0].code))
-    )
+            cause = finding.text if finding.code in FAILURES else ""
+            entries.setdefault((finding.code, cause), []).append((finding, row))
+    for found in entries.values():
+        found.sort(key=lambda one: order_of_gravity(one[0]))
+    ordered = sorted(entries.values(), key=lambda found: order_of_gravity(found[0][0]))
+    return [(found[0][0], [row for _, row in found]) for found in ordered]
 
 
 def print_findings(rows: Sequence[Row], console: Console) -> None:

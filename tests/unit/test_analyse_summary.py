@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import pytest
 from synthetic import make_rank, make_run
 
 from paceline.analyse import group_runs, summarise
@@ -31,6 +32,28 @@ def test_one_row_per_configuration_in_the_order_of_the_first_round() -> None:
 def test_a_configuration_that_only_failed_keeps_its_status_and_cause() -> None:
     (row,) = summarise([make_run(status="hung", cause="rank 1 waits in all_reduce", ranks=[])])
     assert (row.status, row.cause, row.metrics, row.rounds) == ("hung", "rank 1 waits in all_reduce", {}, 0)
+
+
+def test_a_placement_is_compared_with_the_plain_one_of_its_round() -> None:
+    # The machine is three times slower in the second round, for both alike.
+    runs = [
+        make_run(
+            placement=placement,
+            world=world,
+            round=round,
+            ranks=[make_rank(rank, [step_s * slow] * 30) for rank in range(world)],
+        )
+        for round, slow in enumerate([1.0, 3.0, 1.0])
+        for world in (1, 2)
+        for placement, step_s in (("plain", 0.03), ("tuned", 0.02))
+    ]
+    gains = {(row.placement, row.world): row.metrics.get("placement_gain") for row in summarise(runs)}
+    assert gains["plain", 1] is None
+    for world in (1, 2):
+        gain = gains["tuned", world]
+        assert gain is not None
+        assert gain.median == pytest.approx(1.5, rel=1e-6)
+        assert gain.high - gain.low < 0.01
 
 
 def test_one_good_round_is_a_measurement() -> None:

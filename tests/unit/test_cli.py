@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 
 import pytest
 from synthetic import communication, make_run, memory
@@ -286,6 +287,18 @@ def test_diff_tells_which_is_faster(paceline, launched, monkeypatch):
     assert "1.25 ×" in out
     assert out.rstrip().endswith("faster")
     assert paceline("diff", "quick", "train")[1].rstrip().endswith("slower")
+    # One launch each: nobody knows how much launches differ.
+    paceline("run", "--nproc", "1", "--rounds", "1", "--name", "once", "train.py")
+    assert paceline("diff", "train", "once")[1].rstrip().endswith("cannot tell")
+
+
+def test_diff_says_where_ranks_took_turns(paceline, launched, monkeypatch):
+    monkeypatch.setattr(
+        measuring, "run_world", lambda *args, **keys: replace(launched(*args, **keys), oversubscribed=True)
+    )
+    for name in ("one", "other"):
+        paceline("run", "--nproc", "2", "--name", name, "train.py")
+    assert paceline("diff", "one", "other")[1].rstrip().endswith("cannot tell, oversubscribed")
 
 
 def test_an_edited_script_is_not_mixed_with_what_it_was(paceline, launched, tmp_path):

@@ -489,6 +489,7 @@ def test_page_faults_that_cost_time(placement: str, remedy: str) -> None:
     assert "65,000 page faults" in finding.text
     assert remedy in finding.text
     assert finding.numbers["share"] == pytest.approx(0.58, abs=0.01)
+    assert finding.severity == "warning"
 
 
 def test_float16_on_a_cpu() -> None:

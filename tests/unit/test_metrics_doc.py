@@ -36,7 +36,16 @@ def everything() -> list[Row]:
             for rank in ranks:
                 num_steps = len(rank.series["kind"])
                 rank.series = {name: [1.0] * num_steps for name in STEP_METRICS} | rank.series
-            runs.append(make_run(world=world, round=round, ranks=ranks, options={"samples_per_step": 8}))
+            for placement in ("plain", "tuned"):
+                runs.append(
+                    make_run(
+                        world=world,
+                        round=round,
+                        placement=placement,
+                        ranks=ranks,
+                        options={"samples_per_step": 8},
+                    )
+                )
     return summarise(runs)
 
 

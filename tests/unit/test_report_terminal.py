@@ -121,6 +121,20 @@ def test_a_failed_row_has_no_numbers_and_says_so():
     assert "! 2 ranks: hung: rank 1 stands at train.py:7.  [hung]" in text
 
 
+def test_of_one_code_the_gravest_is_told_and_failures_of_two_causes_are_two():
+    small = Finding("straggler", "6 % of the step.", {"share": 0.06})
+    large = Finding("straggler", "60 % of the step.", {"share": 0.6}, "warning")
+    causes = [Finding("failed", text, {}, "warning") for text in ("no such file.", "division by zero.")]
+    rows = [
+        make_row(2, 0.02, findings=[small, causes[0]]),
+        make_row(4, 0.02, findings=[large, causes[1]]),
+    ]
+    text = show(rows, 80)
+    assert "! 4 ranks: 60 % of the step. Also: 2 ranks." in text
+    assert "no such file." in text
+    assert "division by zero." in text
+
+
 def test_findings_come_once_each_and_the_gravest_first():
     note = Finding("single_launch", "one launch.", {})
     noisy = Finding("too_noisy", "too noisy.", {}, "warning")
