@@ -30,7 +30,7 @@ class Move(NamedTuple):
 
 
 class Work(NamedTuple):
-    """When each device was at work in the counted step, in seconds from its beginning."""
+    """When each device was at work in a sampled step, in seconds from its beginning."""
 
     busy: dict[int, list[Span]]
     length_s: float
@@ -85,10 +85,13 @@ def moves_of(run: RunRecord) -> list[Move]:
 
 
 def work_of(run: RunRecord) -> Work | None:
-    """None where no device's times are known, as on devices that work behind the host's back."""
+    """Of the counted step where the host waits for its devices, else of the last profiled one. None where
+    neither tells, or each process has one device."""
     spans: dict[int, list[Span]] = {}
-    for fact in device_facts(run):
-        for device, busy in fact.get("busy", {}).items():
+    for rank in run.ranks:
+        devices = rank.facts.get("devices") or {}
+        profiled = rank.facts.get("timeline", {}) if devices else {}
+        for device, busy in (devices.get("busy") or profiled.get("busy") or {}).items():
             spans.setdefault(int(device), []).extend((float(start), float(end)) for start, end in busy)
     spans = {device: _union(busy) for device, busy in sorted(spans.items()) if busy}
     if not spans:

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from paceline.probe.phases import BACKWARD
+from paceline.probe.spans import TOUCHING_S
 
 # Frames of PyTorch and of the probe stand between the script's line and the operator that it calls.
 NOT_THE_SCRIPT = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (torch.__file__, __file__))
 
 Copies = dict[tuple[str, str], tuple[int, int]]  # (from, to) → (count, bytes)
-TOUCHING_S = 20e-6  # operators of one device that follow each other so closely are drawn as one
 
 
 class DeviceLedger:
@@ -77,7 +77,8 @@ class DeviceLedger:
             "transfers": in_step,
             "forward_transfers": in_forward,
             "forward_moves": self._moves,
-            # The host's times are the device's own only where a device works while the host waits.
+            # The host's times are the device's own only where a device works while the host waits; of other
+            # devices the profiled steps tell (timeline.py).
             "busy": self._busy if virtual else {},
         }
 

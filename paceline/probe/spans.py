@@ -6,6 +6,7 @@ pytest tests/unit/test_spans.py
 from __future__ import annotations
 
 Span = tuple[float, float]
+TOUCHING_S = 20e-6  # work that follows so closely is drawn as one
 
 
 def merge(spans: list[Span]) -> list[Span]:
@@ -17,6 +18,17 @@ def merge(spans: list[Span]) -> list[Span]:
         else:
             merged.append((start, end))
     return merged
+
+
+def close_gaps(spans: list[Span], shorter_s: float) -> list[Span]:
+    """Disjoint spans in order, as one where hardly anything lies between."""
+    closed: list[Span] = []
+    for start, end in spans:
+        if closed and start - closed[-1][1] < shorter_s:
+            closed[-1] = (closed[-1][0], end)
+        else:
+            closed.append((start, end))
+    return closed
 
 
 def intersect(left: list[Span], right: list[Span]) -> list[Span]:

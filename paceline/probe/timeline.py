@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from paceline.probe.spans import Span, intersect, length, merge
+from paceline.probe.spans import TOUCHING_S, Span, close_gaps, intersect, length, merge
 
 MOST_SLICES = 4000  # per step: a timeline is looked at, not archived
 LAUNCH_ALONE = ("c10d::", "record_param_comms")  # hands a collective over; is no computing itself
@@ -32,6 +32,7 @@ class Timeline:
         self._device_type = device_type
         self._profile = profile(activities=activities)
         self._boundaries_s: list[float] = []
+        self._device_spans: dict[int, list[Span]] = {}
 
     def start(self) -> None:
         self._profile.start()
@@ -65,11 +66,21 @@ class Timeline:
                 "profiled_steps": len(steps),
             },
             "timeline": {
+                "busy": self._busy_devices(*(bounds or [(0.0, 0.0)])[-1]),
                 "steps": [_as_json(step) for step in steps],
                 "compute_share": statistics.median(computing),
                 "threads": torch.get_num_threads(),  # as the script has left them
             },
         }
+
+    def _busy_devices(self, began_s: float, ended_s: float) -> dict[str, list[Span]]:
+        """When each accelerator was at work in the last step; empty where the ranks computed on the CPU."""
+        busy: dict[str, list[Span]] = {}
+        for index, spans in sorted(self._device_spans.items()):
+            within = intersect(merge(spans), [(began_s, ended_s)])
+            if within:
+                busy[str(index)] = close_gaps(within, TOUCHING_S)
+        return busy
 
     def _read_events(self) -> tuple[list[tuple[Span, str]], list[tuple[Span, str]]]:
         compute: list[tuple[Span, str]] = []
@@ -88,6 +99,8 @@ class Timeline:
                     communication.append((span, name))
             elif on_device == is_device_event and (is_device_event or name.startswith("aten::")):
                 compute.append((span, name))
+                if is_device_event:
+                    self._device_spans.setdefault(event.device_index(), []).append(span)
         return _outermost(compute), communication
 
 

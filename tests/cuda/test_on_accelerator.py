@@ -84,6 +84,14 @@ def test_nccl_is_counted_and_timed(known) -> None:
     assert 0 <= communication["exposed_s"] <= communication["busy_s"]
 
 
+def test_the_device_was_at_work_for_most_of_the_profiled_step(known) -> None:
+    """What shows who works when on several accelerators; this test needs but one."""
+    timeline = known[0].ranks[0].facts["timeline"]
+    (spans,) = timeline["busy"].values()
+    step_s = timeline["steps"][-1]["end_s"] - timeline["steps"][-1]["start_s"]
+    assert 0.5 * step_s < sum(end - start for start, end in spans) <= step_s
+
+
 def test_matrices_were_multiplied_in_float16(known) -> None:
     flops = known[0].ranks[0].facts["precision"]["matmul_flops"]
     assert flops["float16"] == pytest.approx(2 * 2 * 64 * 1024 * 1024)  # forward, and the weight's gradient

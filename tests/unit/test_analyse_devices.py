@@ -73,6 +73,15 @@ def test_ranks_with_a_device_each_are_put_together() -> None:
     assert found["devices_together_share"].median == pytest.approx(0.5)
 
 
+def test_real_devices_were_at_work_when_the_profiled_step_says() -> None:
+    """The host hands work over and goes on: what the counted step could time says nothing."""
+    run = run_with(devices(peak_bytes=[1, 1], busy={}, counted_by="operators"))
+    run.ranks[0].facts["timeline"] = {"steps": [], "busy": {"0": [[0.0, 1.0]], "1": [[1.0, 4.0]]}}
+    found = metrics(run)
+    assert found["busy_share_of_device.0"].median == pytest.approx(0.25)
+    assert found["devices_together_share"].median == 0
+
+
 def test_a_device_that_does_nothing_has_no_time_and_its_bytes() -> None:
     fact = devices(peak_bytes=[10, 10, 0], busy={0: [(0.0, 1.0)], 1: [(1.0, 2.0)]})
     found = metrics(run_with(fact))

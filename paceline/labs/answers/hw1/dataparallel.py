@@ -5,7 +5,7 @@ In: a `LabData`. Out: blocks. Exercise: `pytest tests/unit/test_lab_answers_hw1.
 
 from __future__ import annotations
 
-from paceline.analyse.devices import copies_of
+from paceline.analyse.devices import copies_of, device_facts
 from paceline.labs.answers.asked import answer, cannot_answer, value
 from paceline.labs.answers.figures import beside
 from paceline.labs.answers.tables import Shown, build_table
@@ -176,9 +176,12 @@ def _describe_traffic(pairs: list[tuple[LabRow, LabRow]]) -> str:
         return ""
     copied = " and ".join(f"{format_bytes(size)} on {devices}" for size, devices in sent)
     reduced = " or ".join(format_bytes(size) for size in sorted(gradients))
+    # Between GPUs the weights travel by NCCL, which only the devices' own count would see.
+    counted = all(fact["counted_by"] == "device" for row, _ in pairs for fact in device_facts(row.runs[-1]))
+    again = ", the weights each time again" if counted else ", besides the weights, which were not counted"
     whatever = ", whatever their number," if len(gradients) == 1 < len(pairs) else ""
     return (
-        f"DataParallel copies {copied} devices in a step, the weights each time again; a DDP rank{whatever} "
+        f"DataParallel copies {copied} devices in a step{again}; a DDP rank{whatever} "
         f"passes on {reduced} of gradients, while backward still runs."
     )
 

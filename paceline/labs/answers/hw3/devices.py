@@ -26,7 +26,7 @@ def answer_devices(data: LabData) -> list[Block]:
     rows = data.rows("two-and-five")
     table = build_table(
         "devices",
-        "20 layers. Work: a device's share of the counted step, the most and the least of any; together: of "
+        "20 layers. Work: a device's share of a sampled step, the most and the least of any; together: of "
         "two or more devices at once. Memory: peaks, of device 0 first.",
         [Column("devices", numeric=True)],
         [([row.argument("devices")], row) for row in rows],
@@ -43,7 +43,7 @@ def answer_devices(data: LabData) -> list[Block]:
     figures = [
         figure
         for row in rows[-1:]
-        if (figure := device_figure("turns", row, f"One counted step on {row.argument('devices')} devices."))
+        if (figure := device_figure("turns", row, f"One sampled step on {row.argument('devices')} devices."))
     ]
     return [table, *figures, _answer_utilised(data, rows), _answer_faster(data, rows)]
 
@@ -94,7 +94,7 @@ def _answer_utilised(data: LabData, rows: Sequence[LabRow]) -> Question:
     return answer(
         data,
         "4.1",
-        f"{verdict} In the counted step on {_num_devices(row)} devices two or more were at work for "
+        f"{verdict} In a sampled step on {_num_devices(row)} devices two or more were at work for "
         f"{say_share(together)} of the time; of all work the devices did {shares}.",
     )
 

@@ -107,7 +107,7 @@ def _describe_move(move: Move) -> str:
 
 
 def _describe_handover(work: Work | None) -> str:
-    """When the first device stops and the second begins, in the counted step."""
+    """When the first device stops and the second begins, in a sampled step."""
     if work is None or not {0, 1} <= set(work.busy):
         return ""
     second_s = work.busy[1][0][0]
@@ -115,13 +115,13 @@ def _describe_handover(work: Work | None) -> str:
     if not before:
         return ""
     return (
-        f" In the counted step device 0 stops after {format_duration(max(before))}, and device 1 begins "
+        f" In a sampled step device 0 stops after {format_duration(max(before))}, and device 1 begins "
         f"after {format_duration(second_s)}."
     )
 
 
 def device_figure(name: str, row: LabRow, caption: str) -> Figure | None:
-    """Who works when in the counted step; None where the times of devices are not known."""
+    """Who works when in a sampled step; None where the times of devices are not known."""
     work = work_of(row.runs[-1]) if row.runs else None
     if work is None:
         return None
