@@ -53,10 +53,11 @@ def _matmul_flops(row: LabRow) -> dict[str, float]:
     }
 
 
-def say_count(row: LabRow, name: str) -> str:
-    """`4`, or "an unknown number of"."""
+def say_count(row: LabRow, name: str, of: str = "") -> str:
+    """`4`, or "an unknown number of"; with what is counted, `1 collective` or `4 collectives`."""
     metric = row.metric(name)
-    return f"{metric.median:g}" if metric else "an unknown number of"
+    number = f"{metric.median:g}" if metric else "an unknown number of"
+    return f"{number} {of}{'s' * (number != '1')}" if of else number
 
 
 def say_traffic(row: LabRow) -> str:
@@ -80,7 +81,7 @@ def compare_traffic(before: LabRow, after: LabRow) -> str:
         return "what is sent was not counted"
     said = [say(size, interval=False) for size in sizes]
     return (
-        f"{say_count(before, 'collective_calls')} collectives with {said[0]} per optimizer step become "
+        f"{say_count(before, 'collective_calls', 'collective')} with {said[0]} per optimizer step become "
         f"{say_count(after, 'collective_calls')} with {said[1]}"
     )
 

@@ -74,7 +74,8 @@ def amp_lines(data: LabData) -> str:
         for script in ("../practical7/practical7_accumulation.py", "practical5_single.py")
     )
     added = [line[2:].partition("  #")[0] for line in difflib.ndiff(code1, code3) if line.startswith("+ ")]
-    return "\n".join(line.strip() for line in added if re.search("autocast|scaler", line))
+    shown = [line.strip() for line in added if re.search("autocast|scaler", line)]
+    return "\n".join(line for line in shown if not line.startswith("norm"))  # what --show-gradients prints
 
 
 def _three_codes(data: LabData) -> list[Block]:

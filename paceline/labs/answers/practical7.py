@@ -49,17 +49,16 @@ def _accumulation(data: LabData) -> list[Block]:
     if not row.metric("micro_steps") or not row.metric("synchronising_micro_steps"):
         return [cannot_answer(data, id, [row], "no backward pass was counted") for id in ("1.1", "1.2")]
     micro, synchronising = value(row, "micro_steps"), value(row, "synchronising_micro_steps")
-    calls = f"{say_count(row, 'collective_calls')} collectives in each optimizer step"
+    calls = f"{say_count(row, 'collective_calls', 'collective')} in each optimizer step"
     if synchronising == 1 and micro > 1:
         synced = (
-            f"**No: on 1 of {micro:g}.** The {calls} all ran in one backward pass; in the others each rank "
-            "kept "
-            "its own gradients."
+            f"**No: on 1 of {micro:g}.** One backward pass had all the communication, {calls}; in the others "
+            "each rank kept its own gradients."
         )
     elif synchronising >= micro:
-        synced = f"**Yes, on all {micro:g}**: `no_sync()` had no effect here. There were {calls}."
+        synced = f"**Yes, on all {micro:g}**: `no_sync()` had no effect here. Counted: {calls}."
     else:
-        synced = f"**On {synchronising:g} of {micro:g}.** There were {calls}."
+        synced = f"**On {synchronising:g} of {micro:g}.** Counted: {calls}."
     wanted = float(row.argument("accum-steps"))
     verdict = "as ACCUM_STEPS says" if micro == wanted else f"though ACCUM_STEPS is {wanted:g}"
     moved = (

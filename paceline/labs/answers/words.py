@@ -39,7 +39,9 @@ def say(metric: Metric | None, *, interval: bool = True) -> str:
 
 
 def say_share(share: float) -> str:
-    """`12 %`, with a decimal below 10."""
+    """`12 %`, with a decimal below 10; no share that is there is called 0."""
+    if 0 < share < 0.0005:
+        return "less than 0.1 %"
     return f"{share * 100:.1f} %" if 0 < abs(share) < 0.0995 else f"{share * 100:.0f} %"
 
 
