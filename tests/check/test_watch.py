@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from paceline.check.watch.declared import read_declared
 from paceline.check.watch.fingerprint import fingerprint_data, fingerprint_weights, pick
-from paceline.check.watch.graph import read_factor
+from paceline.check.watch.graph import has_other_terms, read_factor
 from paceline.check.watch.large_batch import CannotTellError, LossCall, MicroBatch, compare_gradients
 from paceline.check.watch.model import ModelWatch
 from paceline.check.watch.trace import Trace
@@ -45,6 +45,22 @@ def test_the_scalers_factor_does_not_count_wherever_it_stands() -> None:
     scaled = loss * torch.tensor(65536.0)
     assert read_factor(scaled / 4, scaled.grad_fn) == (pytest.approx(0.25), True)
     assert read_factor(loss / 4, scaled.grad_fn) == (pytest.approx(0.25), False)
+
+
+@pytest.mark.parametrize(
+    ("change", "other"),
+    [
+        (lambda loss: loss / 3, False),
+        (lambda loss: loss.half() / 3, False),
+        (lambda loss: loss * torch.inf, False),  # an overflow is no term of its own
+        (lambda loss: (loss + 1e-3 * WEIGHT.sum()) / 3, True),
+    ],
+)
+def test_what_is_added_to_a_loss_is_noticed(change: Any, other: bool) -> None:
+    loss = (WEIGHT**2).mean()
+    changed = change(loss)
+    expected = float(loss.detach()) * read_factor(changed)[0]
+    assert has_other_terms(changed, float(changed.detach()), expected) == other
 
 
 def test_constants_are_found_in_locals_flags_and_objects() -> None:
@@ -98,6 +114,10 @@ def test_what_cannot_be_recomputed_is_said() -> None:
     uneven = [micro(model, torch.randn(size, 3), torch.randn(size, 2)) for size in (6, 4)]
     with pytest.raises(CannotTellError, match="differ in size"):
         compare_gradients(model, uneven, 1.0)
+    more = micro(model, torch.randn(6, 3), torch.randn(6, 2))
+    more.has_other_terms = True
+    with pytest.raises(CannotTellError, match="more than a multiple"):
+        compare_gradients(model, [more], 1.0)
     own = micro(model, torch.randn(6, 3), torch.randn(6, 2))
     own.loss = None
     with pytest.raises(CannotTellError, match="not a function"):

@@ -8,10 +8,12 @@ that is no multiplication by a number: 1/4 for `((output - y) ** 2).mean() / 4`.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
+ROUNDING = 8  # units in the last place, between a loss as it was computed and as its factor says
 PASSING = ("ToCopyBackward0", "AliasBackward0", "CloneBackward0", "SqueezeBackward0")
 
 
@@ -36,6 +38,12 @@ def read_factor(loss: torch.Tensor, scaled: Any = None) -> tuple[float, bool]:
             break
         node = others[0]
     return factor, found
+
+
+def has_other_terms(loss: torch.Tensor, value: float, expected: float) -> bool:
+    """Is the loss more than the loss function's value times the factor, a regularising term perhaps?"""
+    rounding = ROUNDING * torch.finfo(loss.dtype).eps
+    return math.isfinite(value) and not math.isclose(value, expected, rel_tol=rounding)
 
 
 def _saved_number(node: Any, name: str, inputs: list[Any]) -> float | None:

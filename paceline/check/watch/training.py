@@ -19,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from paceline.check.watch.backward_collectives import Collectives
 from paceline.check.watch.declared import read_declared
 from paceline.check.watch.fingerprint import fingerprint_weights
-from paceline.check.watch.graph import read_factor
+from paceline.check.watch.graph import has_other_terms, read_factor
 from paceline.check.watch.large_batch import CannotTellError, LossCall, MicroBatch, compare_gradients
 from paceline.check.watch.losses import detach, watch_losses
 from paceline.check.watch.model import ModelWatch
@@ -110,6 +110,7 @@ class TrainingWatch:
             scale=scale if found else None,
             ratio=value / called if called else None,
             factor=factor,
+            other_terms=called is not None and has_other_terms(loss, value, called * factor),
             loss_calls=len(self._losses),
             autocast=torch.is_autocast_enabled(self._model.device_type()),
             sync=self._model.synchronises(),
@@ -120,6 +121,7 @@ class TrainingWatch:
         self._trace.write("backward", collectives=collectives, **facts)
         if self._call is not None:
             self._call.loss = self._losses[0] if len(self._losses) == 1 else None
+            self._call.has_other_terms = bool(facts.get("other_terms"))
             self._micros.append(self._call)
         self._call, self._scaled, self._losses = None, None, []
 

@@ -1,0 +1,50 @@
+"""Other ways to write a correct program, each as an edit of one: nothing may fail for them.
+
+`unknown` names what cannot be told that could be told before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.check.mistake import Edited
+
+FUNCTIONS = "accumulation_functions.py"
+
+
+@dataclass(frozen=True)
+class Style(Edited):
+    unknown: frozenset[str]
+
+
+def style(name: str, lab: str, program: str, *edits: tuple[str, str], unknown: str = "") -> Style:
+    return Style(name, lab, program, edits, frozenset(unknown.split()))
+
+
+STYLES = (
+    style(
+        "functional_dropout",
+        "practical7",
+        FUNCTIONS,
+        (
+            "def build_model():\n    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))",
+            "class Dropped(nn.Linear):\n"
+            "    def forward(self, x):\n"
+            "        return nn.functional.dropout(super().forward(x), 0.2, self.training)\n\n\n"
+            "def build_model():\n"
+            "    return nn.Sequential(Dropped(16, 32), nn.ReLU(), nn.Linear(32, 4))",
+        ),
+        unknown="large_batch",
+    ),
+    style(
+        "regularised",
+        "practical7",
+        FUNCTIONS,
+        (
+            "loss = loss_fn(output, y) / ACCUM_STEPS",
+            "size = sum(weight.square().sum() for weight in model.parameters())\n"
+            "            loss = (loss_fn(output, y) + 1e-3 * size) / ACCUM_STEPS",
+        ),
+        unknown="large_batch",
+    ),
+)
