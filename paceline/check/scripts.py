@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paceline.check.observations import Seen
+from paceline.check.trainings import read_trainings
 from paceline.check.verdicts import accumulation, devices, gradients, loss, precision, ranks, timing
 from paceline.check.verdicts.verdict import Judge
 
@@ -139,6 +140,6 @@ def recognise_script(lab: str, guess: Script, seen: Seen) -> Script:
     if lab != "practical7":
         return guess
     uses_amp = bool(seen.main.all("scaler") or seen.main.all("autocast"))
-    accumulates = seen.accumulation[0] > 1
+    accumulates = any(training.expected > 1 for training in read_trainings(seen.main))
     name = "both" if uses_amp and accumulates else "amp" if uses_amp else "accumulation"
     return SCRIPTS[name]

@@ -47,4 +47,23 @@ STYLES = (
         ),
         unknown="large_batch",
     ),
+    style(
+        "sweeps_with_everything_new",
+        "hw2",
+        "both_class.py",
+        (
+            "    Trainer(parser.parse_args()).train(loader)",
+            "    for steps in (2, 4, 8):\n"
+            '        Trainer(parser.parse_args(["--accumulation-steps", str(steps)])).train(loader)',
+        ),
+    ),
+    style(
+        "sweeps_on_with_the_same_model",
+        "practical7",
+        FUNCTIONS,
+        (
+            "    for step in range(STEPS * ACCUM_STEPS):",
+            "    global ACCUM_STEPS\n    for step in range(96):\n        ACCUM_STEPS = 2 if step < 48 else 4",
+        ),
+    ),
 )
