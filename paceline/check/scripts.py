@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from paceline.check.observations import Seen
 from paceline.check.trainings import read_trainings
-from paceline.check.verdicts import accumulation, devices, gradients, loss, precision, ranks, timing
+from paceline.check.verdicts import accumulation, devices, gradients, loss, precision, ranks, timing, warmup
 from paceline.check.verdicts.verdict import Judge
 
 # Every check by its name: what it asks, and who judges it. docs/check.md explains each.
@@ -38,7 +38,7 @@ CHECKS: Mapping[str, tuple[str, Judge]] = {
     "num_steps": ("30 steps or more", timing.judge_num_steps),
     "timing": ("the clock spans forward to optimizer", timing.judge_timing),
     "waiting": ("the device has finished when the clock is read", timing.judge_waiting),
-    "warmup": ("warm-up is left out", timing.judge_warmup),
+    "warmup": ("warm-up is left out", warmup.judge_warmup),
     "prints": ("rank 0 alone prints", timing.judge_prints),
     "replicas": ("DataParallel splits the batch", devices.judge_replicas),
     "all_layers": ("all layers are used", devices.judge_all_layers),

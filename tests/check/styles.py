@@ -66,4 +66,26 @@ STYLES = (
             "    global ACCUM_STEPS\n    for step in range(96):\n        ACCUM_STEPS = 2 if step < 48 else 4",
         ),
     ),
+    style(
+        "prints_the_mean_of_all_steps_too",
+        "hw1",
+        "ddp_each_step.py",
+        ("steady = times[5:]", "steady = times[10:]"),
+        (
+            "dist.destroy_process_group()",
+            'print(f"With warm-up: {1e3 * sum(times) / len(times):.8f} ms, {sum(times):.8f} s in all"'
+            ' if rank == 0 else "")\n'
+            "dist.destroy_process_group()",
+        ),
+    ),
+    style(
+        "prints_the_time_of_the_whole_script",
+        "hw1",
+        "ddp_whole_loop.py",
+        ("def main():\n", "def main():\n    program = perf_counter()\n"),
+        (
+            "elapsed / 40 * 1000)",
+            'elapsed / 40 * 1000)\n        print("whole script:", perf_counter() - program, "s")',
+        ),
+    ),
 )
