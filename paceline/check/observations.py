@@ -54,9 +54,15 @@ class Step:
     def synchronised(self) -> list[bool]:
         """Per micro-step. Gradients averaged by hand before the optimizer count for the last one."""
         by_ddp = [micro.synchronised for micro in self.micros]
-        if by_ddp and any(collective["gradients"] for collective in self.collectives):
+        if by_ddp and self.averages_by_hand:
             by_ddp[-1] = True
         return by_ddp
+
+    @property
+    def averages_by_hand(self) -> bool:
+        """Gradients themselves, or as many numbers as they are: a loss for the log is one number."""
+        copies = sum(collective.get("share", 0.0) for collective in self.collectives)
+        return copies > 0.999 or any(collective["gradients"] for collective in self.collectives)
 
 
 @dataclass

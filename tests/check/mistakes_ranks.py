@@ -142,6 +142,16 @@ RANKS = (
         line="output = model.module(x)",
     ),
     mistake(
+        "averages_the_loss_alone",  # all ranks have the same seed and data, as homework 1 asks
+        "hw1",
+        "ddp_each_step.py",
+        ("nn.parallel.DistributedDataParallel(nn.Sequential", "(nn.Sequential"),
+        ("torch.manual_seed(1 + rank)\n", ""),
+        ("    loss.backward()\n", "    loss.backward()\n    dist.all_reduce(loss.detach())\n"),
+        fails="synchronisation ddp",
+        line="model(x)",
+    ),
+    mistake(
         "no_seed",
         "practical7",
         FUNCTIONS,

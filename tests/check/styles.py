@@ -88,4 +88,53 @@ STYLES = (
             'elapsed / 40 * 1000)\n        print("whole script:", perf_counter() - program, "s")',
         ),
     ),
+    style(
+        "averages_gradients_in_place",
+        "practical7",
+        FUNCTIONS,
+        ("model = DDP(build_model())", "model = build_model()"),
+        ("contextlib.nullcontext() if last else model.no_sync()", "contextlib.nullcontext()"),
+        (
+            "            optimizer.step()\n",
+            "            for weight in model.parameters():\n"
+            "                dist.all_reduce(weight.grad)\n"
+            "                weight.grad /= dist.get_world_size()\n"
+            "            optimizer.step()\n",
+        ),
+        unknown="ddp",
+    ),
+    style(
+        "averages_a_copy_of_all_gradients",
+        "practical7",
+        FUNCTIONS,
+        ("model = DDP(build_model())", "model = build_model()"),
+        ("contextlib.nullcontext() if last else model.no_sync()", "contextlib.nullcontext()"),
+        (
+            "            optimizer.step()\n",
+            "            flat = torch.cat([weight.grad.flatten() for weight in model.parameters()])\n"
+            "            dist.all_reduce(flat)\n"
+            "            flat /= dist.get_world_size()\n"
+            "            torch.nn.utils.vector_to_parameters(\n"
+            "                flat, [weight.grad for weight in model.parameters()]\n"
+            "            )\n"
+            "            optimizer.step()\n",
+        ),
+        unknown="ddp",
+    ),
+    style(
+        "averages_gathered_copies",
+        "practical7",
+        FUNCTIONS,
+        ("model = DDP(build_model())", "model = build_model()"),
+        ("contextlib.nullcontext() if last else model.no_sync()", "contextlib.nullcontext()"),
+        (
+            "            optimizer.step()\n",
+            "            for weight in model.parameters():\n"
+            "                copies = [torch.empty_like(weight) for _ in range(dist.get_world_size())]\n"
+            "                dist.all_gather(copies, weight.grad.clone())\n"
+            "                weight.grad = sum(copies) / len(copies)\n"
+            "            optimizer.step()\n",
+        ),
+        unknown="ddp",
+    ),
 )

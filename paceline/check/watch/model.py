@@ -67,6 +67,17 @@ class ModelWatch:
         parameters = model.parameters() if model is not None else ()
         return any(p.grad is not None and bool(p.grad.any()) for p in parameters)
 
+    def compare_with_gradients(self, tensors: list[torch.Tensor]) -> tuple[bool, float]:
+        """Are these gradients themselves; and as what share of all gradients would they count as copies?"""
+        if not self.has_gradients():
+            return False, 0.0
+        assert self.model is not None
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        places = {gradient.untyped_storage().data_ptr() for gradient in gradients}
+        largest = max((tensor.numel() for tensor in tensors if tensor.is_floating_point()), default=0)
+        own = any(tensor.untyped_storage().data_ptr() in places for tensor in tensors)
+        return own, largest / sum(gradient.numel() for gradient in gradients)
+
     def synchronises(self) -> bool | None:
         """DDP's own switch, None for other models."""
         model = self.model

@@ -31,6 +31,14 @@ from paceline.probe.collectives import flatten
 NUM_COMPARISONS = 2  # the first step has nothing to clear before it, so one is not enough
 LOOK_FOR_FINITE = 12  # a scaler's first steps may overflow: so many steps are tried
 DECLARED_LOOKS = 12  # a number that changes within an optimizer step in so many backward calls is a counter
+# A script may average gradients by any of these.
+AVERAGING = (
+    "all_reduce",
+    "all_reduce_coalesced",
+    "reduce_scatter_tensor",
+    "all_gather_into_tensor",
+    "all_gather",
+)
 
 
 class TrainingWatch:
@@ -158,13 +166,19 @@ class TrainingWatch:
             setattr(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
 
     def _watch_collectives(self) -> None:
-        @self._trace.guard
-        def noted(*args: Any, **kwargs: Any) -> None:
-            self._trace.write("collective", gradients=self._model.has_gradients())
+        def watch(name: str, averages: bool) -> None:
+            @self._trace.guard
+            def noted(*args: Any, **kwargs: Any) -> None:
+                own, share = self._model.compare_with_gradients(flatten([*args, *kwargs.values()]))
+                self._trace.write("collective", gradients=own, share=share if averages else 0.0)
 
-        for name in ("all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor"):
             wrap(dist.distributed_c10d, name, before=noted)
             setattr(dist, name, getattr(dist.distributed_c10d, name))
+
+        for name in AVERAGING:
+            watch(name, averages=True)
+        # After a reduce it is half of an average; what else is as large may be the weights.
+        watch("broadcast", averages=False)
 
     def _gradients_ready(self, scale: float) -> None:
         """Backward is over: whatever comes now (unscaling, clipping, the optimizer) changes gradients, which
