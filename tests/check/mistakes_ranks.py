@@ -142,6 +142,24 @@ RANKS = (
         line="output = model.module(x)",
     ),
     mistake(
+        "forward_around_ddp_within_a_module",
+        "hw1",
+        "ddp_each_step.py",
+        (
+            "loss_fn = nn.MSELoss()\n",
+            "class Holder(nn.Module):\n"
+            "    def __init__(self, inner):\n"
+            "        super().__init__()\n"
+            "        self.inner = inner\n\n"
+            "    def forward(self, x):\n"
+            "        return self.inner.module(x)\n\n\n"
+            "model = Holder(model)\n"
+            "loss_fn = nn.MSELoss()\n",
+        ),
+        fails="ddp same_weights synchronisation large_batch",
+        line="model(x)",
+    ),
+    mistake(
         "averages_the_loss_alone",  # all ranks have the same seed and data, as homework 1 asks
         "hw1",
         "ddp_each_step.py",

@@ -137,4 +137,30 @@ STYLES = (
         ),
         unknown="ddp",
     ),
+    style(
+        "ddp_within_a_module",
+        "hw1",
+        "ddp_each_step.py",
+        (
+            "loss_fn = nn.MSELoss()\n",
+            "\n\nclass Holder(nn.Module):\n"
+            "    def __init__(self, inner):\n"
+            "        super().__init__()\n"
+            "        self.inner = inner\n"
+            "        self.last = nn.Identity()\n\n"
+            "    def forward(self, x):\n"
+            "        return self.last(self.inner(x))\n\n\n"
+            "model = Holder(model)\n"
+            "loss_fn = nn.MSELoss()\n",
+        ),
+    ),
+    style(
+        "ddp_compiled",
+        "hw1",
+        "ddp_each_step.py",
+        (
+            "loss_fn = nn.MSELoss()\n",
+            'model = torch.compile(model, backend="eager")\nloss_fn = nn.MSELoss()\n',
+        ),
+    ),
 )

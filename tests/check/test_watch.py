@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+from paceline.check.watch import large_batch
 from paceline.check.watch.declared import read_declared
 from paceline.check.watch.fingerprint import fingerprint_data, fingerprint_weights, pick
 from paceline.check.watch.graph import has_other_terms, read_factor
@@ -103,6 +104,26 @@ def test_accumulated_gradients_are_those_of_the_large_batch() -> None:
     assert compare_gradients(model, micros, 2.0)["actual"][0] == pytest.approx(values["actual"][0] / 2)
     after = [p.grad for p in model.parameters()]
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True) if b is not None)
+
+
+def test_the_large_batch_goes_around_ddp_inside_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrapper(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = build()
+            self.calls = 0
+
+        def forward(self, x: torch.Tensor) -> Any:
+            self.calls += 1  # where DDP may wait for the other ranks
+            return self.module(x)
+
+    monkeypatch.setattr(large_batch, "DistributedDataParallel", Wrapper)
+    wrapper = Wrapper()
+    model = torch.nn.Sequential(wrapper)
+    values = compare_gradients(model, [micro(model, torch.randn(6, 3), torch.randn(6, 2))], 0.25)
+    assert values["actual"] == pytest.approx(values["large"], rel=1e-4, abs=1e-6)
+    model(torch.randn(6, 3))
+    assert wrapper.calls == 2  # both by the script
 
 
 def test_what_cannot_be_recomputed_is_said() -> None:

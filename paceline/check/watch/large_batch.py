@@ -9,12 +9,13 @@ rank's data; the mean of the latter over the ranks is what the former should be.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from paceline.check.watch.fingerprint import pick
 
@@ -82,7 +83,8 @@ def compute_gradients(module: torch.nn.Module, micros: list[MicroBatch]) -> dict
     device = next(iter(weights.values())).device
     with torch.enable_grad(), torch.autocast(device.type, enabled=False), keep_randomness(device):
         before = random_states(device)
-        output = torch.func.functional_call(module, weights, tuple(args), kwargs)
+        with without_ddp(module):
+            output = torch.func.functional_call(module, weights, tuple(args), kwargs)
         if any(not torch.equal(a, b) for a, b in zip(before, random_states(device), strict=True)):
             raise CannotTellError("the model draws random numbers: every forward pass is a different one")
         shaped = follow_shape(output, micros[0])
@@ -93,6 +95,19 @@ def compute_gradients(module: torch.nn.Module, micros: list[MicroBatch]) -> dict
         wanted = {name: weight for name, weight in weights.items() if weight.requires_grad}
         gradients = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
     return {name: g for name, g in zip(wanted, gradients, strict=True) if g is not None}
+
+
+@contextmanager
+def without_ddp(module: torch.nn.Module) -> Iterator[None]:
+    """DDP within a module calls collectives in forward, to which another rank may not come."""
+    wrappers = [part for part in module.modules() if isinstance(part, DistributedDataParallel)]
+    for wrapper in wrappers:
+        wrapper.forward = wrapper.module.__call__  # type: ignore[method-assign]  # of this object alone
+    try:
+        yield
+    finally:
+        for wrapper in wrappers:
+            del wrapper.forward
 
 
 def keep_randomness(device: torch.device) -> AbstractContextManager[None]:
