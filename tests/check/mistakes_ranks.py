@@ -25,6 +25,17 @@ RANKS = (
         line="loss.backward()",
     ),
     mistake(
+        "loss_divided_past_autograd",
+        "practical7",
+        FUNCTIONS,
+        (
+            "loss = loss_fn(output, y) / ACCUM_STEPS",
+            "loss = loss_fn(output, y)\n            loss.data /= ACCUM_STEPS",
+        ),
+        fails="large_batch",
+        line="optimizer.step()",
+    ),
+    mistake(
         "no_sync_around_backward_only",
         "practical7",
         FUNCTIONS,

@@ -42,10 +42,10 @@ def test_the_scalers_factor_does_not_count_wherever_it_stands() -> None:
     loss = (WEIGHT**2).mean()
     for divided in (lambda x: x / 4, lambda x: x):
         scaled = divided(loss) * torch.tensor(65536.0)
-        assert read_factor(scaled, scaled.grad_fn) == (pytest.approx(divided(1.0)), True)
+        assert read_factor(scaled, scaled.grad_fn) == (pytest.approx(divided(1.0)), True, False)
     scaled = loss * torch.tensor(65536.0)
-    assert read_factor(scaled / 4, scaled.grad_fn) == (pytest.approx(0.25), True)
-    assert read_factor(loss / 4, scaled.grad_fn) == (pytest.approx(0.25), False)
+    assert read_factor(scaled / 4, scaled.grad_fn) == (pytest.approx(0.25), True, False)
+    assert read_factor(loss / 4, scaled.grad_fn) == (pytest.approx(0.25), False, False)
 
 
 @pytest.mark.parametrize(
@@ -53,15 +53,17 @@ def test_the_scalers_factor_does_not_count_wherever_it_stands() -> None:
     [
         (lambda loss: loss / 3, False),
         (lambda loss: loss.half() / 3, False),
-        (lambda loss: loss * torch.inf, False),  # an overflow is no term of its own
+        (lambda loss: (loss + WEIGHT.sum()) * torch.inf, False),  # an overflow says nothing
+        (lambda loss: loss + 0 * WEIGHT.sum(), False),
+        (lambda loss: loss / 3 + 1, False),  # a constant changes no gradient
         (lambda loss: (loss + 1e-3 * WEIGHT.sum()) / 3, True),
     ],
 )
 def test_what_is_added_to_a_loss_is_noticed(change: Any, other: bool) -> None:
     loss = (WEIGHT**2).mean()
     changed = change(loss)
-    expected = float(loss.detach()) * read_factor(changed)[0]
-    assert has_other_terms(changed, float(changed.detach()), expected) == other
+    values = float(changed.detach()), float(loss.detach())
+    assert has_other_terms(changed, *values, read_factor(changed)) == other
 
 
 def test_constants_are_found_in_locals_flags_and_objects() -> None:

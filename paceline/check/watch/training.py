@@ -112,7 +112,8 @@ class TrainingWatch:
         if loss is None or loss.numel() != 1:
             return
         node, scale = self._scaled or (None, 1.0)
-        factor, found = read_factor(loss, node)
+        scaling = read_factor(loss, node)
+        found = scaling.by_scaler
         value = float(loss.detach()) / (scale if found else 1.0)
         called = self._losses[0].value if len(self._losses) == 1 else None
         facts.update(
@@ -120,8 +121,8 @@ class TrainingWatch:
             scaled=found,
             scale=scale if found else None,
             ratio=value / called if called else None,
-            factor=factor,
-            other_terms=called is not None and has_other_terms(loss, value, called * factor),
+            factor=scaling.factor,
+            other_terms=called is not None and has_other_terms(loss, value, called, scaling),
             loss_calls=len(self._losses),
             autocast=torch.is_autocast_enabled(self._model.device_type()),
             sync=self._model.synchronises(),
