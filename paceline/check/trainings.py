@@ -52,9 +52,11 @@ def find_starts(rank: Rank) -> list[int]:
         settings = [sizes] if is_setting([*sizes, None]) else []
     starts = [0]
     for number in range(1, len(steps)):
+        before, step = steps[number - 1], steps[number]
         changed = any(setting[number] != setting[number - 1] for setting in settings)
         # Were the optimizer made anew for every step, its steps would still be of one training.
-        if changed or (steps[number].new_optimizer and number - starts[-1] > 1):
+        anew = number - starts[-1] > 1 or len(step.micros) != len(before.micros)
+        if changed or (step.new_optimizer and anew):
             starts.append(number)
     return starts
 

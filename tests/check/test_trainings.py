@@ -34,11 +34,14 @@ def steps_of(sizes: list[int], names: list[dict[str, int]], optimizers: list[int
         ([4] * 4, [{"accumulated": n} for n in (4, 8, 12, 16)], [0] * 4, [(4, 4)]),
         # Nothing is declared: a new optimizer begins a training, or the sizes do.
         ([4, 4, 3, 8, 8, 8], UNDECLARED, [0, 0, 0, 1, 1, 1], [(3, 4), (3, 8)]),
+        ([8, 4, 4, 2, 2], UNDECLARED, [0, 1, 1, 2, 2], [(1, 8), (2, 4), (2, 2)]),
+        ([8, 4, 4], [{"accum": 8}, {"accum": 4}, {"accum": 4}], [0, 1, 1], [(1, 8), (2, 4)]),
         ([4, 4, 4, 8, 8, 8], UNDECLARED, [0] * 6, [(3, 4), (3, 8)]),
         ([4, 4, 4, 3], UNDECLARED, [0] * 4, [(4, 4)]),  # what the data had left
         ([4, 4, 4, 8, 4, 4], UNDECLARED, [0] * 6, [(6, 4)]),
         # Two models that train each other, and an optimizer made again in the loop.
         ([1] * 6, UNDECLARED, [0, 1, 0, 1, 0, 1], [(6, 1)]),
+        ([4] * 3, UNDECLARED, [0, 1, 2], [(2, 4), (1, 4)]),
     ],
 )
 def test_trainings_are_told_apart(
