@@ -6,9 +6,6 @@ Exercise: `pytest tests/check/test_verdicts.py`.
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,15 +43,26 @@ class Step:
     collectives: list[Event] = field(default_factory=list)  # that the script itself called
     backward_after_unscale: Event | None = None
     clip_before_unscale: Event | None = None
+    scalers: list[tuple[int, Event]] = field(default_factory=list)  # made: after how many micro-steps
+    looks: list[dict[str, int]] = field(
+        default_factory=list
+    )  # at the declared numbers; the last one again where they stayed
+    new_optimizer: bool = False  # that had not moved before
     move: Event | None = None
 
     @property
     def synchronised(self) -> list[bool]:
         """Per micro-step. Gradients averaged by hand before the optimizer count for the last one."""
         by_ddp = [micro.synchronised for micro in self.micros]
-        if by_ddp and any(collective["gradients"] for collective in self.collectives):
+        if by_ddp and self.averages_by_hand:
             by_ddp[-1] = True
         return by_ddp
+
+    @property
+    def averages_by_hand(self) -> bool:
+        """Gradients themselves, or as many numbers as they are: a loss for the log is one number."""
+        copies = sum(collective.get("share", 0.0) for collective in self.collectives)
+        return copies > 0.999 or any(collective["gradients"] for collective in self.collectives)
 
 
 @dataclass
@@ -71,9 +79,6 @@ class Rank:
 
     def first(self, what: str) -> Event | None:
         return next((event for event in self.events if event["what"] == what), None)
-
-    def events_after_training_began(self) -> Iterator[Event]:
-        return itertools.dropwhile(lambda event: event["what"] != "backward", self.events)
 
     @property
     def micros(self) -> list[Micro]:
@@ -98,11 +103,6 @@ class Seen:
         return self.ranks[0] if self.ranks else Rank(0, [])
 
     @property
-    def accumulation(self) -> tuple[int, str]:
-        """How many micro-steps the script means to accumulate, and how that is known."""
-        return find_accumulation(self.main)
-
-    @property
     def has_scaler(self) -> bool:
         return any(scaler["enabled"] for scaler in self.main.all("scaler"))
 
@@ -113,6 +113,8 @@ def read_rank(rank: int, events: list[Event]) -> Rank:
     step = Step(0)
     forward: Event | None = None
     losses: list[Event] = []
+    optimizers: set[int] = set()
+    declared: dict[str, int] = {}
     for event in events:
         what = event["what"]
         if what == "forward" and event["grad"]:
@@ -124,6 +126,11 @@ def read_rank(rank: int, events: list[Event]) -> Rank:
                 step.backward_after_unscale = event
             step.micros.append(Micro(event, forward, losses))
             forward, losses = None, []
+        elif what == "declared":
+            declared = event["names"]
+            step.looks.append(declared)
+        elif what == "scaler":
+            step.scalers.append((len(step.micros), event))
         elif what == "zero_grad":
             step.clears.append((len(step.micros), event))
         elif what == "unscale":
@@ -139,8 +146,12 @@ def read_rank(rank: int, events: list[Event]) -> Rank:
             (seen.steps[-1].updates if after_move else step.early_updates).append(event)
         elif what == "move":
             step.move = event
+            step.looks = step.looks or [declared]
+            step.new_optimizer = event.get("optimizer", 0) not in optimizers
+            optimizers.add(event.get("optimizer", 0))
             seen.steps.append(step)
             step = Step(step.number + 1)
+    step.looks = step.looks or [declared]
     seen.leftover = step
     return seen
 
@@ -160,44 +171,6 @@ def read_constants(rank: Rank) -> dict[str, int]:
     looks = [event["names"] for event in rank.all("declared")]
     first = looks[0] if looks else {}
     return {name: value for name, value in first.items() if all(look.get(name) == value for look in looks)}
-
-
-def find_accumulation(rank: Rank) -> tuple[int, str]:
-    constants = read_constants(rank)
-    declared = {name: value for name, value in constants.items() if "accum" in name.lower() and value > 1}
-    counts = Counter(len(step.micros) for step in rank.steps)
-    usual = counts.most_common(1)[0][0] if counts else 1
-    if declared:
-        # One that fits rather than another, a batch perhaps; and a constant rather than its flag.
-        name = min(declared, key=lambda name: (declared[name] != usual, "." in name, name))
-        return declared[name], name
-    if usual > 1:
-        return usual, "the micro-steps between two optimizer steps"
-    # The optimizer moves after every backward: was it meant to? A divided loss or a gate says no.
-    ratios = Counter(
-        round(1 / ratio) for micro in rank.micros if 0 < (ratio := read_ratio(micro) or 1.0) < 0.6
-    )
-    if ratios:
-        return ratios.most_common(1)[0][0], "the number that the loss is divided by"
-    period = find_period([micro.synchronised for micro in rank.micros])
-    return (period, "the micro-steps between two synchronisations") if period > 1 else (1, "nothing")
-
-
-def find_rests(steps: list[Step], expected: int) -> set[int]:
-    """The steps that took what the data set had left, epoch after epoch: fewer micro-steps than the others,
-    always as many, after the same number of whole steps."""
-    sizes = [len(step.micros) for step in steps]
-    rests = [place for place, size in enumerate(sizes) if size != expected]
-    if not rests or rests[0] == 0 or len({sizes[place] for place in rests}) > 1 or sizes[rests[0]] > expected:
-        return set()
-    epoch = rests[0] + 1
-    return set(rests) if rests == list(range(epoch - 1, len(sizes), epoch)) else set()
-
-
-def find_period(marks: list[bool]) -> int:
-    places = [place for place, mark in enumerate(marks) if mark]
-    gaps = Counter(after - before for before, after in itertools.pairwise(places))
-    return gaps.most_common(1)[0][0] if gaps else 1
 
 
 def read_ratio(micro: Micro) -> float | None:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paceline.check.observations import Seen
-from paceline.check.verdicts import accumulation, devices, gradients, loss, precision, ranks, timing
+from paceline.check.trainings import read_trainings
+from paceline.check.verdicts import accumulation, devices, gradients, loss, precision, ranks, timing, warmup
 from paceline.check.verdicts.verdict import Judge
 
 # Every check by its name: what it asks, and who judges it. docs/check.md explains each.
@@ -37,7 +38,7 @@ CHECKS: Mapping[str, tuple[str, Judge]] = {
     "num_steps": ("30 steps or more", timing.judge_num_steps),
     "timing": ("the clock spans forward to optimizer", timing.judge_timing),
     "waiting": ("the device has finished when the clock is read", timing.judge_waiting),
-    "warmup": ("warm-up is left out", timing.judge_warmup),
+    "warmup": ("warm-up is left out", warmup.judge_warmup),
     "prints": ("rank 0 alone prints", timing.judge_prints),
     "replicas": ("DataParallel splits the batch", devices.judge_replicas),
     "all_layers": ("all layers are used", devices.judge_all_layers),
@@ -139,6 +140,6 @@ def recognise_script(lab: str, guess: Script, seen: Seen) -> Script:
     if lab != "practical7":
         return guess
     uses_amp = bool(seen.main.all("scaler") or seen.main.all("autocast"))
-    accumulates = seen.accumulation[0] > 1
+    accumulates = any(training.expected > 1 for training in read_trainings(seen.main))
     name = "both" if uses_amp and accumulates else "amp" if uses_amp else "accumulation"
     return SCRIPTS[name]

@@ -13,11 +13,17 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 @dataclass(frozen=True)
-class Mistake:
+class Edited:
+    """A correct program with some of its text changed."""
+
     name: str
     lab: str
-    program: str  # a correct one
+    program: str
     edits: tuple[tuple[str, str], ...]  # text that occurs once → what stands there instead
+
+
+@dataclass(frozen=True)
+class Mistake(Edited):
     fails: frozenset[str]
     devices: int = 0  # virtual ones
     line: str = ""  # what the line that the first of `fails` names must contain
@@ -29,11 +35,11 @@ def mistake(
     return Mistake(name, lab, program, edits, frozenset(fails.split()), devices, line)
 
 
-def write_script(wrong: Mistake, folder: Path) -> Path:
-    source = (PROGRAMS / wrong.program).read_text()
-    for old, new in wrong.edits:
-        assert source.count(old) == 1, f"{wrong.name}: {old!r} occurs {source.count(old)} times"
+def write_script(edited: Edited, folder: Path) -> Path:
+    source = (PROGRAMS / edited.program).read_text()
+    for old, new in edited.edits:
+        assert source.count(old) == 1, f"{edited.name}: {old!r} occurs {source.count(old)} times"
         source = source.replace(old, new)
-    path = folder / f"{wrong.name}.py"
+    path = folder / f"{edited.name}.py"
     path.write_text(source)
     return path

@@ -112,4 +112,20 @@ PRECISION = (
         fails="loss_division",
         line="backward()",
     ),
+    mistake(
+        "divides_by_the_first_of_several",
+        "hw2",
+        CLASS,
+        (
+            "F.cross_entropy(self.model(x), y) / self.accumulation_steps",
+            "F.cross_entropy(self.model(x), y) / 4",
+        ),
+        (
+            "    Trainer(parser.parse_args()).train(loader)",
+            "    for steps in (4, 8):\n"
+            '        Trainer(parser.parse_args(["--accumulation-steps", str(steps)])).train(loader)',
+        ),
+        fails="loss_division",
+        line="backward()",
+    ),
 )

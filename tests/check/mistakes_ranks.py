@@ -25,6 +25,17 @@ RANKS = (
         line="loss.backward()",
     ),
     mistake(
+        "loss_divided_past_autograd",
+        "practical7",
+        FUNCTIONS,
+        (
+            "loss = loss_fn(output, y) / ACCUM_STEPS",
+            "loss = loss_fn(output, y)\n            loss.data /= ACCUM_STEPS",
+        ),
+        fails="large_batch",
+        line="optimizer.step()",
+    ),
+    mistake(
         "no_sync_around_backward_only",
         "practical7",
         FUNCTIONS,
@@ -140,6 +151,34 @@ RANKS = (
         ("output = model(x)", "output = model.module(x)"),
         fails="ddp same_weights synchronisation large_batch",
         line="output = model.module(x)",
+    ),
+    mistake(
+        "forward_around_ddp_within_a_module",
+        "hw1",
+        "ddp_each_step.py",
+        (
+            "loss_fn = nn.MSELoss()\n",
+            "class Holder(nn.Module):\n"
+            "    def __init__(self, inner):\n"
+            "        super().__init__()\n"
+            "        self.inner = inner\n\n"
+            "    def forward(self, x):\n"
+            "        return self.inner.module(x)\n\n\n"
+            "model = Holder(model)\n"
+            "loss_fn = nn.MSELoss()\n",
+        ),
+        fails="ddp same_weights synchronisation large_batch",
+        line="model(x)",
+    ),
+    mistake(
+        "averages_the_loss_alone",  # all ranks have the same seed and data, as homework 1 asks
+        "hw1",
+        "ddp_each_step.py",
+        ("nn.parallel.DistributedDataParallel(nn.Sequential", "(nn.Sequential"),
+        ("torch.manual_seed(1 + rank)\n", ""),
+        ("    loss.backward()\n", "    loss.backward()\n    dist.all_reduce(loss.detach())\n"),
+        fails="synchronisation ddp",
+        line="model(x)",
     ),
     mistake(
         "no_seed",

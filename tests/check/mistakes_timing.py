@@ -29,6 +29,27 @@ TIMING = (
         line="time.time() - start",
     ),
     mistake(
+        "clock_stops_before_optimizer_in_a_mean",
+        "hw1",
+        EACH_STEP,
+        (
+            "    optimizer.step()\n    times.append(time.time() - start)\n",
+            "    times.append(time.time() - start)\n    optimizer.step()\n",
+        ),
+        ('        print(f"Step {step}: {times[-1]:.6f} s")\n', "        pass\n"),
+        fails="timing",
+        line="time.time() - start",
+    ),
+    mistake(
+        "times_the_processor",
+        "hw1",
+        EACH_STEP,
+        ("    start = time.time()", "    start = time.process_time()"),
+        ("time.time() - start", "time.process_time() - start"),
+        fails="timing",
+        line="time.process_time()",
+    ),
+    mistake(
         "prints_on_all_ranks",
         "hw1",
         EACH_STEP,

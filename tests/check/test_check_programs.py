@@ -16,6 +16,7 @@ from tests.check.mistake import PROGRAMS, Mistake, write_script
 from tests.check.mistakes_precision import PRECISION
 from tests.check.mistakes_ranks import RANKS
 from tests.check.mistakes_timing import DYNAMIC, TIMING
+from tests.check.styles import STYLES, Style
 
 MISTAKES = (*RANKS, *PRECISION, *TIMING)
 LABS = Path(__file__).parents[2] / "labs"
@@ -82,6 +83,15 @@ def test_correct_programs_pass(program: str, run_script: RunScript) -> None:
     assert name == kind
     assert named(verdicts, "fail") == set(), explain(verdicts)
     assert named(verdicts, "unknown") == CANNOT_TELL[program], explain(verdicts)
+
+
+@pytest.mark.parametrize("other", STYLES, ids=lambda other: other.name)
+def test_other_styles_do_not_fail(other: Style, run_script: RunScript, tmp_path: Path) -> None:
+    seen = run_script(write_script(other, tmp_path))
+    _, verdicts = judge_as(other.lab, PROGRAMS / other.program, seen)
+    assert not any(rank.all("stumble") for rank in seen.ranks)
+    assert named(verdicts, "fail") == set(), explain(verdicts)
+    assert named(verdicts, "unknown") == CANNOT_TELL[other.program] | other.unknown, explain(verdicts)
 
 
 def test_the_loss_is_followed_by_value_and_by_graph(run_script: RunScript) -> None:

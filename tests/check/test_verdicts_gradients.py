@@ -6,11 +6,17 @@ import itertools
 
 import pytest
 
-from paceline.check.observations import Event, find_accumulation, read_rank
+from paceline.check.observations import Event, read_rank
+from paceline.check.trainings import read_trainings
 from paceline.check.verdicts import accumulation, gradients, loss
 from tests.check.written import backward, forward, model, move, seen, train, world
 
 # What ACCUM_STEPS is.
+
+
+def accumulation_of(events: list[Event]) -> tuple[int, str]:
+    (training,) = read_trainings(read_rank(0, events))
+    return training.expected, training.origin
 
 
 @pytest.mark.parametrize(
@@ -26,12 +32,12 @@ def test_accumulation_is_the_constant_of_that_name(
     names: list[dict[str, int]], expected: tuple[int, str]
 ) -> None:
     looks = [seen("declared", names=look) for look in names]
-    assert find_accumulation(read_rank(0, [*looks, *train(3, 4)])) == expected
+    assert accumulation_of([*looks, *train(3, 4)]) == expected
 
 
 def test_accumulation_is_deduced_from_a_divided_loss_when_the_optimizer_moves_too_often() -> None:
     steps = train(8, 1, ratio=0.25)
-    assert find_accumulation(read_rank(0, steps))[0] == 4
+    assert accumulation_of(steps)[0] == 4
     verdict = accumulation.judge_accumulation(world([steps] * 2))
     assert verdict.answer == "fail"
     assert verdict.line == 13

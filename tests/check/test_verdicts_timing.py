@@ -9,7 +9,7 @@ import pytest
 from paceline.check.check import judge
 from paceline.check.observations import Event
 from paceline.check.scripts import SCRIPTS
-from paceline.check.verdicts import devices, timing
+from paceline.check.verdicts import devices, timing, warmup
 from tests.check.written import backward, clock, forward, model, move, seen, train, world
 
 # Timing.
@@ -35,6 +35,9 @@ def timed(num_steps: int, report: str, *, wait: bool = True, device: str = "cpu"
         ("median 20.50", "pass"),
         ("total 0.615 s", "pass"),
         ("48.78 steps per second", "pass"),
+        ("mean 23.000 ms, of all steps 18.000 ms", "pass"),  # 10 left out
+        ("18.000 ms in 0.63000 s, steady 20.500 ms", "pass"),
+        ("mean 25.500 ms", "pass"),  # 15 left out
         ("mean 18.000 ms", "fail"),  # all 35
         ("mean 19.00 ms", "fail"),  # the first two left out
         ("mean 17.77 ms", "unknown"),
@@ -43,16 +46,45 @@ def timed(num_steps: int, report: str, *, wait: bool = True, device: str = "cpu"
     ],
 )
 def test_the_reported_mean_tells_whether_warmup_is_in_it(report: str, answer: str) -> None:
-    verdict = timing.judge_warmup(world([timed(35, report)] * 2))
+    verdict = warmup.judge_warmup(world([timed(35, report)] * 2))
     assert verdict.answer == answer, verdict
 
 
 def test_a_clock_that_starts_after_warmup_passes_and_one_around_everything_fails() -> None:
     late = [model(), *train(5), clock(1.0), *train(30), clock(2.0), seen("print", text="33.333 ms")]
-    assert timing.judge_warmup(world([late] * 2)).answer == "pass"
+    assert warmup.judge_warmup(world([late] * 2)).answer == "pass"
     whole = [model(), clock(1.0), *train(35), clock(2.0), seen("print", text="28.571 ms")]
-    assert timing.judge_warmup(world([whole] * 2)).answer == "fail"
+    dated = [*whole, clock(3.0, function="time")]
+    for events in (whole, dated):
+        assert warmup.judge_warmup(world([events] * 2)).answer == "fail"
     assert timing.judge_timing(world([whole] * 2)).answer == "pass"
+
+
+def test_a_mean_that_fits_with_and_without_warmup_says_nothing() -> None:
+    events = [model(), *itertools.chain(*([clock(step), *train(1)] for step in range(40))), clock(40)]
+    events.append(seen("print", text="1000.000 ms"))
+    assert warmup.judge_warmup(world([events] * 2)).answer == "unknown"
+
+
+@pytest.mark.parametrize("program", ["perf_counter", "time"])  # the whole script's clock: the same, another
+@pytest.mark.parametrize(
+    ("report", "answer"),
+    [
+        ("33.333 ms, whole script: 1.500 s", "pass"),
+        ("whole script: 1.500 s", "unknown"),
+        ("42.857 ms", "fail"),  # 1.5 s over all 35 steps
+    ],
+)
+def test_the_whole_scripts_time_may_be_told_too(program: str, report: str, answer: str) -> None:
+    began, ended = clock(1.0, function=program), clock(2.5, function=program)
+    printed = seen("print", text=report)
+    loop = [model(), began, *train(5), clock(1.2), *train(30), clock(2.2), ended, printed]
+    # With another clock alone what is printed of the first is not told apart from its own whole interval.
+    expected = "pass" if program == "time" else answer
+    assert warmup.judge_warmup(world([loop] * 2)).answer == expected
+    each = itertools.chain(*([clock(k), *train(1), clock(k + 1 / 30)] for k in range(30)))
+    events = [model(), began, *train(5), *each, ended, printed]
+    assert warmup.judge_warmup(world([events] * 2)).answer == expected
 
 
 def test_only_homework_1_asks_to_leave_warmup_out() -> None:
@@ -71,6 +103,45 @@ def test_an_accelerator_must_be_waited_for() -> None:
 def test_a_clock_that_stops_before_the_optimizer_fails_without_a_second_reading() -> None:
     events = [model(), *itertools.chain(*([forward(), clock(1.0), backward(), move()] for _ in range(9)))]
     assert timing.judge_timing(world([events])).answer == "fail"
+
+
+@pytest.mark.parametrize(
+    ("report", "answer"),
+    [
+        ("mean 25.50 ms", "fail"),  # until before the optimizer, 5 steps left out
+        ("mean 25.37 ms", "pass"),  # until the next step
+        ("mean 25.50 of 25.37 ms", "unknown"),
+        ("done", "unknown"),
+    ],
+)
+def test_a_mean_alone_tells_which_interval_is_meant(report: str, answer: str) -> None:
+    """Step k takes k + 1 ms until before the optimizer, then 0.37 ms more."""
+    events, now = [model()], 0.0
+    for step in range(45):
+        events += [clock(now), forward(), backward(), clock(now + (step + 1) * 1e-3), move()]
+        now += (step + 1.37) * 1e-3
+    events.append(seen("print", text=report))
+    verdict = timing.judge_timing(world([events] * 2))
+    assert verdict.answer == answer, verdict
+
+
+@pytest.mark.parametrize(
+    ("functions", "answer"),
+    [
+        (["process_time"], "fail"),
+        (["thread_time_ns"], "fail"),
+        (["process_time", "perf_counter"], "pass"),
+    ],
+)
+def test_a_clock_of_the_cpu_leaves_waiting_out(functions: list[str], answer: str) -> None:
+    events = [model()]
+    for step in range(9):
+        readings = [clock(step, function=function) for function in functions]
+        events += [*readings, *train(1), *readings]
+    assert timing.judge_timing(world([events] * 2)).answer == answer
+    if answer == "fail":
+        whole = [clock(0.0, function="time"), *events, clock(9.0, function="time")]
+        assert timing.judge_timing(world([whole] * 2)).answer == "unknown"
 
 
 # Devices.

@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+from paceline.check.watch import large_batch
 from paceline.check.watch.declared import read_declared
 from paceline.check.watch.fingerprint import fingerprint_data, fingerprint_weights, pick
-from paceline.check.watch.graph import read_factor
+from paceline.check.watch.graph import has_other_terms, read_factor
 from paceline.check.watch.large_batch import CannotTellError, LossCall, MicroBatch, compare_gradients
 from paceline.check.watch.model import ModelWatch
 from paceline.check.watch.trace import Trace
@@ -41,10 +42,28 @@ def test_the_scalers_factor_does_not_count_wherever_it_stands() -> None:
     loss = (WEIGHT**2).mean()
     for divided in (lambda x: x / 4, lambda x: x):
         scaled = divided(loss) * torch.tensor(65536.0)
-        assert read_factor(scaled, scaled.grad_fn) == (pytest.approx(divided(1.0)), True)
+        assert read_factor(scaled, scaled.grad_fn) == (pytest.approx(divided(1.0)), True, False)
     scaled = loss * torch.tensor(65536.0)
-    assert read_factor(scaled / 4, scaled.grad_fn) == (pytest.approx(0.25), True)
-    assert read_factor(loss / 4, scaled.grad_fn) == (pytest.approx(0.25), False)
+    assert read_factor(scaled / 4, scaled.grad_fn) == (pytest.approx(0.25), True, False)
+    assert read_factor(loss / 4, scaled.grad_fn) == (pytest.approx(0.25), False, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "other"),
+    [
+        (lambda loss: loss / 3, False),
+        (lambda loss: loss.half() / 3, False),
+        (lambda loss: (loss + WEIGHT.sum()) * torch.inf, False),  # an overflow says nothing
+        (lambda loss: loss + 0 * WEIGHT.sum(), False),
+        (lambda loss: loss / 3 + 1, False),  # a constant changes no gradient
+        (lambda loss: (loss + 1e-3 * WEIGHT.sum()) / 3, True),
+    ],
+)
+def test_what_is_added_to_a_loss_is_noticed(change: Any, other: bool) -> None:
+    loss = (WEIGHT**2).mean()
+    changed = change(loss)
+    values = float(changed.detach()), float(loss.detach())
+    assert has_other_terms(changed, *values, read_factor(changed)) == other
 
 
 def test_constants_are_found_in_locals_flags_and_objects() -> None:
@@ -89,6 +108,26 @@ def test_accumulated_gradients_are_those_of_the_large_batch() -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True) if b is not None)
 
 
+def test_the_large_batch_goes_around_ddp_inside_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrapper(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = build()
+            self.calls = 0
+
+        def forward(self, x: torch.Tensor) -> Any:
+            self.calls += 1  # where DDP may wait for the other ranks
+            return self.module(x)
+
+    monkeypatch.setattr(large_batch, "DistributedDataParallel", Wrapper)
+    wrapper = Wrapper()
+    model = torch.nn.Sequential(wrapper)
+    values = compare_gradients(model, [micro(model, torch.randn(6, 3), torch.randn(6, 2))], 0.25)
+    assert values["actual"] == pytest.approx(values["large"], rel=1e-4, abs=1e-6)
+    model(torch.randn(6, 3))
+    assert wrapper.calls == 2  # both by the script
+
+
 def test_what_cannot_be_recomputed_is_said() -> None:
     model = torch.nn.Sequential(build(), torch.nn.Dropout(0.5))
     micros = [micro(model, torch.randn(6, 3), torch.randn(6, 2))]
@@ -98,6 +137,10 @@ def test_what_cannot_be_recomputed_is_said() -> None:
     uneven = [micro(model, torch.randn(size, 3), torch.randn(size, 2)) for size in (6, 4)]
     with pytest.raises(CannotTellError, match="differ in size"):
         compare_gradients(model, uneven, 1.0)
+    more = micro(model, torch.randn(6, 3), torch.randn(6, 2))
+    more.has_other_terms = True
+    with pytest.raises(CannotTellError, match="more than a multiple"):
+        compare_gradients(model, [more], 1.0)
     own = micro(model, torch.randn(6, 3), torch.randn(6, 2))
     own.loss = None
     with pytest.raises(CannotTellError, match="not a function"):

@@ -63,8 +63,8 @@ def move(**values: Any) -> Event:
     return seen("move", 13, **{**usual, **values})
 
 
-def clock(value_s: float, line: int = 9) -> Event:
-    return seen("clock", line, function="perf_counter", value_s=value_s)
+def clock(value_s: float, line: int = 9, function: str = "perf_counter") -> Event:
+    return seen("clock", line, function=function, value_s=value_s)
 
 
 def train(num_steps: int, num_micros: int = 1, ratio: float = 1.0) -> list[Event]:

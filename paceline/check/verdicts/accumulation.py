@@ -5,17 +5,18 @@ Exercise: `pytest tests/check/test_verdicts_gradients.py`.
 
 from __future__ import annotations
 
-from paceline.check.observations import Event, Micro, Seen, Step, find_rests
+from paceline.check.observations import Event, Micro, Seen, Step
+from paceline.check.trainings import Training, read_trainings
 from paceline.check.verdicts.verdict import Verdict, count, fails, passes, unknown
 
 
 def judge_accumulation(seen: Seen) -> Verdict:
     """Does the optimizer move once every ACCUM_STEPS micro-steps?"""
     steps = seen.main.steps
-    expected, origin = seen.accumulation
+    trainings = read_trainings(seen.main)
     if not seen.main.micros:
         return unknown("no backward was seen")
-    if expected == 1:
+    if all(training.expected == 1 for training in trainings):
         at = steps[0].move if steps else None
         return fails(
             "the optimizer moves after every backward: nothing is accumulated",
@@ -30,26 +31,40 @@ def judge_accumulation(seen: Seen) -> Verdict:
             "call the optimizer's step when (step + 1) % ACCUM_STEPS == 0",
             seen.main.micros[-1].backward,
         )
-    rests = find_rests(steps, expected)
-    wrong = [step for step in steps if len(step.micros) != expected and step.number not in rests]
-    if wrong:
-        found = len(wrong[0].micros)
-        return fails(
-            f"optimizer step {wrong[0].number + 1} came after {count(found, 'micro-step')}, "
-            f"not {expected} ({origin}); so did {len(wrong)} of {len(steps)}",
-            f"let the optimizer move only when (step + 1) % {expected} == 0",
-            wrong[0].move,
-        )
+    problem = next(filter(None, map(find_wrong_size, trainings)), None)
+    if problem is not None:
+        return problem
     left = len(seen.main.leftover.micros)
     if left and seen.failure is None:
         return fails(
             f"the last {count(left, 'micro-step')} never reached the optimizer: their gradients are lost",
-            f"make the number of micro-steps a multiple of {expected}, or step once more after the loop",
+            f"make the number of micro-steps a multiple of {trainings[-1].expected}, "
+            "or step once more after the loop",
             seen.main.leftover.micros[-1].backward,
         )
-    shorter = f", {len(rests)} of them at the end of the data after fewer" if rests else ""
-    return passes(
-        f"{count(len(steps), 'optimizer step')}, each after {expected} micro-steps ({origin}){shorter}"
+    return passes("; then ".join(map(describe, trainings)))
+
+
+def find_wrong_size(training: Training) -> Verdict | None:
+    steps, expected, rests = training.steps, training.expected, training.rests
+    wrong = [step for step in steps if len(step.micros) != expected and step.number not in rests]
+    if not wrong:
+        return None
+    found = len(wrong[0].micros)
+    return fails(
+        f"optimizer step {wrong[0].number + 1} came after {count(found, 'micro-step')}, "
+        f"not {expected} ({training.origin}); so did {len(wrong)} of {len(steps)}",
+        f"let the optimizer move only when (step + 1) % {expected} == 0",
+        wrong[0].move,
+    )
+
+
+def describe(training: Training) -> str:
+    rests = len(training.rests)
+    return (
+        f"{count(len(training.steps), 'optimizer step')}, each after "
+        f"{count(training.expected, 'micro-step')} ({training.origin})"
+        + (f", {rests} of them at the end of the data after fewer" if rests else "")
     )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 
-from paceline.check.observations import Micro, Seen, find_rests, read_ratio
+from paceline.check.observations import Micro, Seen, read_ratio
+from paceline.check.trainings import read_trainings
 from paceline.check.verdicts.gradients import judge_large_batch
 from paceline.check.verdicts.verdict import Verdict, fails, passes, unknown
 
@@ -16,21 +17,28 @@ RATIO_TOLERANCE = 0.02  # a 16-bit loss has two to three digits
 
 def judge_loss_division(seen: Seen) -> Verdict:
     """Is backward called on the loss function's value over ACCUM_STEPS?"""
-    expected, origin = seen.accumulation
-    known = [(step, micro) for step in seen.main.steps for micro in step.micros if list_ratios(micro)]
+    trainings = read_trainings(seen.main)
+    known = [
+        (training, step, micro)
+        for training in trainings
+        for step in training.steps
+        for micro in step.micros
+        if list_ratios(micro)
+    ]
     if not known:
         return unknown("the loss could not be followed from the loss function to backward")
-    rests = find_rests(seen.main.steps, expected)
-    for step, micro in known:
+    for training, step, micro in known:
         # The end of the data may be divided by its own number, or as usual: both are common, and taught.
-        wanted = {expected, len(step.micros)} if step.number in rests else {expected}
+        at_the_end = {len(step.micros)} if step.number in training.rests else set()
+        wanted = {training.expected, *at_the_end}
         if not any(is_near(ratio * number, 1.0) for ratio in list_ratios(micro) for number in wanted):
             if step is seen.main.steps[0] and judge_large_batch(seen).answer == "pass":
                 return passes("the loss is not divided itself, but the gradients come out divided")
-            return explain_division(micro, expected, origin, seen.num_ranks)
-    if expected == 1:
+            return explain_division(micro, training.expected, training.origin, seen.num_ranks)
+    divided = [f"{t.expected} ({t.origin})" for t in trainings if t.expected > 1]
+    if not divided:
         return passes("backward gets the loss as the loss function gave it")
-    return passes(f"backward gets the loss divided by {expected} ({origin})")
+    return passes(f"backward gets the loss divided by {', then '.join(divided)}")
 
 
 def is_near(value: float, wanted: float) -> bool:

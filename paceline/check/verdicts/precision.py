@@ -5,7 +5,8 @@ Exercise: `pytest tests/check/test_verdicts.py`.
 
 from __future__ import annotations
 
-from paceline.check.observations import Seen
+from paceline.check.observations import Event, Seen
+from paceline.check.trainings import read_trainings
 from paceline.check.verdicts.verdict import Verdict, count, fails, passes, unknown
 
 ORDER = "scaler.scale(loss).backward(), then scaler.step(optimizer), then scaler.update()"
@@ -122,9 +123,7 @@ def judge_scaler_update(seen: Seen) -> Verdict:
     """Is scaler.update() called once after each optimizer step, and at no other time?"""
     if not seen.has_scaler:
         return unknown("no active GradScaler was seen")
-    again = next(
-        (event for event in seen.main.events_after_training_began() if event["what"] == "scaler"), None
-    )
+    again = find_new_scaler(seen)
     if again is not None:
         return fails(
             "a new GradScaler is made during training: it forgets the scale that the one before had found",
@@ -154,6 +153,16 @@ def judge_scaler_update(seen: Seen) -> Verdict:
                 step.updates[1],
             )
     return passes("scaler.update() follows each scaler.step() once")
+
+
+def find_new_scaler(seen: Seen) -> Event | None:
+    """One that is made while a training goes on; one of its own for each training is right."""
+    beginnings = {training.steps[0].number for training in read_trainings(seen.main) if training.steps}
+    for step in seen.main.steps:
+        for num_micros, scaler in step.scalers:
+            if num_micros or step.number not in beginnings:
+                return scaler
+    return None
 
 
 def judge_unscale(seen: Seen) -> Verdict:

@@ -101,7 +101,7 @@ def judge_ddp(seen: Seen) -> Verdict:
             "call the wrapper, not the module inside it",
             trained[0],
         )
-    if any(collective["gradients"] for collective in seen.main.all("collective")):
+    if any(step.averages_by_hand for step in seen.main.steps):
         return unknown("gradients are averaged by the script itself, without DistributedDataParallel")
     return fails(
         "the model is not wrapped in DistributedDataParallel",

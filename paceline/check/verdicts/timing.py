@@ -1,69 +1,24 @@
-"""The script's own measurement: its clock, what it waits for, its warm-up, what it prints.
+"""The script's own measurement: its clock, what it waits for, who prints.
 
 Exercise: `pytest tests/check/test_verdicts_timing.py`.
 """
 
 from __future__ import annotations
 
-import math
-import re
-import statistics
-from dataclasses import dataclass, field
+from collections import Counter
 
 from paceline.check.observations import Event, Rank, Seen
+from paceline.check.verdicts.clocks import (
+    CPU_CLOCKS,
+    TimedStep,
+    list_clocks,
+    read_clock,
+    read_timed_steps,
+)
+from paceline.check.verdicts.printed import list_dropped, read_numbers, read_printed, states
 from paceline.check.verdicts.verdict import Verdict, count, fails, passes, unknown
 
 LEAST_STEPS = 30
-WARMUP_STEPS = 5
-MOST_DROPPED = 12
-NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?:e[-+]?\d+)?")
-UNITS = (1.0, 1e3, 1e6)  # printed as seconds, milliseconds or microseconds
-
-
-@dataclass
-class TimedStep:
-    """Readings of the script's clock around one optimizer step."""
-
-    before: list[Event]  # since the step before
-    within: list[Event]  # from its first forward until the optimizer has moved
-    after: list[Event] = field(default_factory=list)  # until the next forward
-    waits_after: bool = False  # was the device waited for between the move and the first reading after it?
-    move: Event | None = None
-
-    @property
-    def duration_s(self) -> float | None:
-        if not self.before or not self.after:
-            return None
-        return float(self.after[0]["value_s"] - self.before[-1]["value_s"])
-
-
-def read_timed_steps(rank: Rank) -> list[TimedStep]:
-    steps: list[TimedStep] = []
-    gap: list[Event] = []
-    within: list[Event] = []
-    training, waited = False, False
-    for event in rank.events:
-        what = event["what"]
-        if what == "forward" and event["grad"] and not training:
-            if steps:
-                steps[-1].after = gap
-            steps.append(TimedStep(before=gap, within=(within := [])))
-            gap, training = [], True
-        elif what == "move" and training:
-            steps[-1].move = event
-            training, waited = False, False
-        elif what == "wait":
-            waited = True
-        elif what == "clock":
-            if training:
-                within.append(event)
-            else:
-                if steps and not gap:
-                    steps[-1].waits_after = waited
-                gap.append(event)
-    if steps and not training:
-        steps[-1].after = gap
-    return [step for step in steps if step.move is not None]
 
 
 def judge_num_steps(seen: Seen) -> Verdict:
@@ -79,18 +34,22 @@ def judge_num_steps(seen: Seen) -> Verdict:
 
 def judge_timing(seen: Seen) -> Verdict:
     """Does the timed interval reach from before forward to after the optimizer's step?"""
-    clocks = seen.main.all("clock")
-    if not clocks:
+    functions = list_clocks(seen.main)
+    if not functions:
         return unknown(
             "the script reads no clock (device events are not followed); `paceline run` measures it"
         )
-    steps = read_timed_steps(seen.main)[1:-1]
+    function = functions[0]
+    clocks = read_clock(seen.main, function)
+    steps = read_timed_steps(seen.main, function)[1:-1]
     if not steps:
         return unknown("too few optimizer steps were seen")
+    if function in CPU_CLOCKS:
+        return judge_cpu_clock(seen.main, functions, clocks)
     around = [step for step in steps if step.before and step.after]
     if len(around) > len(steps) / 2:
         if all(len(step.before) == len(step.after) == len(step.within) == 1 for step in around):
-            return judge_interval(seen.main, around)
+            return judge_interval(seen.main, function, around)
         return passes("the clock is read before forward and after the optimizer's step")
     early = [step for step in steps if step.within]
     if len(early) > len(steps) / 2:
@@ -106,20 +65,18 @@ def judge_timing(seen: Seen) -> Verdict:
     )
 
 
-def judge_interval(rank: Rank, steps: list[TimedStep]) -> Verdict:
+def judge_cpu_clock(rank: Rank, functions: list[str], clocks: list[Event]) -> Verdict:
+    reason = f"{functions[0]}() leaves out the time in which a rank waits, and adds up its threads"
+    others = [read_clock(rank, other) for other in functions if other not in CPU_CLOCKS]
+    if any(len(readings) >= 2 for readings in others):
+        return unknown(f"{reason}; another clock is read too: which one counts is not known")
+    return fails(reason, "read time.perf_counter()", clocks[0])
+
+
+def judge_interval(rank: Rank, function: str, steps: list[TimedStep]) -> Verdict:
     """One reading between steps and one within: the printed numbers tell which interval is meant."""
-    printed = [number for event in rank.all("print") for number in read_numbers(event)]
-    intervals = {
-        "whole": [(step.before[-1], step.after[0]) for step in steps],
-        "stops": [(step.before[-1], step.within[-1]) for step in steps],
-        "starts": [(step.within[0], step.after[0]) for step in steps],
-    }
-    stated = {
-        name: sum(states(printed, [end["value_s"] - start["value_s"]]) for start, end in ends)
-        for name, ends in intervals.items()
-    }
-    meant = max(stated, key=lambda name: stated[name], default="")
-    if not meant or stated[meant] <= len(steps) / 2:
+    meant = find_meant(rank, steps) or find_meant_by_mean(rank, function)
+    if meant is None:
         return unknown("the clock is read within the step too: which interval counts is not known")
     change = "read the clock before forward and again after the optimizer's step"
     if meant == "stops":
@@ -131,15 +88,37 @@ def judge_interval(rank: Rank, steps: list[TimedStep]) -> Verdict:
     return passes("the clock is read before forward and after the optimizer's step")
 
 
+def find_meant(rank: Rank, steps: list[TimedStep]) -> str | None:
+    """The interval whose length is printed for most of the steps."""
+    printed = [number for event in rank.all("print") for number in read_numbers(event)]
+    stated = Counter(
+        name for step in steps for name, duration in step.intervals.items() if states(printed, [duration])
+    )
+    return next((name for name, times in stated.most_common(1) if times > len(steps) / 2), None)
+
+
+def find_meant_by_mean(rank: Rank, function: str) -> str | None:
+    """The only interval of which a mean is printed after training."""
+    intervals = [step.intervals for step in read_timed_steps(rank, function)]
+    printed = read_printed(rank)
+    fitting = []
+    for name in ("whole", "stops", "starts"):
+        durations = [lengths[name] for lengths in intervals if name in lengths]
+        if any(list_dropped(number, durations) for number in printed):
+            fitting.append(name)
+    return fitting[0] if len(fitting) == 1 else None
+
+
 def judge_waiting(seen: Seen) -> Verdict:
     """Has the device finished when the clock is read?"""
     model = seen.main.first("model")
-    if model is None or not seen.main.all("clock"):
+    functions = list_clocks(seen.main)
+    if model is None or not functions:
         return unknown("no timed training was seen")
     devices = {device.partition(":")[0] for _, device, _ in model["layers"]}
     if devices == {"cpu"}:
         return passes("a CPU has finished when a call returns: there is nothing to wait for")
-    steps = [step for step in read_timed_steps(seen.main)[1:-1] if step.after]
+    steps = [step for step in read_timed_steps(seen.main, functions[0])[1:-1] if step.after]
     if not steps:
         return unknown("the clock is not read after each step")
     hasty = [step for step in steps if not step.waits_after]
@@ -150,100 +129,6 @@ def judge_waiting(seen: Seen) -> Verdict:
             hasty[0].after[0],
         )
     return passes("the device is waited for before the clock is read")
-
-
-def judge_warmup(seen: Seen) -> Verdict:
-    """Are the first 5 steps left out of what is reported?"""
-    rank = seen.main
-    if not rank.steps:
-        return unknown("no optimizer step was seen")
-    moves_before_clock = 0
-    for event in rank.events:
-        if event["what"] == "clock":
-            break
-        moves_before_clock += event["what"] == "move"
-    if not rank.all("clock"):
-        return unknown("the script reads no clock")
-    if moves_before_clock >= WARMUP_STEPS:
-        return passes(f"{moves_before_clock} steps run before the clock is first read")
-    durations = [step.duration_s for step in read_timed_steps(rank)]
-    known = [duration for duration in durations if duration is not None]
-    printed = read_printed(rank)
-    if not printed:
-        return unknown("no number is printed after the last step")
-    if len(known) < len(durations) or len(known) <= MOST_DROPPED:
-        return judge_total(rank, printed)
-    dropped = find_dropped(printed, known)
-    if dropped is None:
-        return unknown("no printed number is the mean or median of the timed steps")
-    if dropped >= WARMUP_STEPS:
-        return passes(f"what is reported leaves out the first {dropped} steps")
-    return fails(
-        f"what is reported leaves out {count(dropped, 'step')} of warm-up",
-        f"leave the first {WARMUP_STEPS} steps out of the mean",
-        find_report(rank),
-    )
-
-
-def find_dropped(printed: list[tuple[float, int]], durations: list[float]) -> int | None:
-    """How many of the first steps must be left out for what was printed to be the mean or median."""
-    # A number of few digits agrees with many means by chance, so the likely ones are tried first.
-    likely = (WARMUP_STEPS, 0)
-    others = [dropped for dropped in range(MOST_DROPPED + 1) if dropped not in likely]
-    for least_value, choices in ((100, likely), (1000, others)):
-        precise = [(number, decimals) for number, decimals in printed if number * 10**decimals >= least_value]
-        matches = [dropped for dropped in choices if states(precise, durations[dropped:])]
-        if matches:
-            return matches[0] if len(matches) == 1 or choices == likely else None
-    return None
-
-
-def judge_total(rank: Rank, printed: list[tuple[float, int]]) -> Verdict:
-    """One clock around the whole loop, started before the warm-up was over."""
-    values = [event["value_s"] for event in rank.all("clock")]
-    total = values[-1] - values[0] if len(values) >= 2 else 0.0
-    if total and states(printed, [total / max(1, len(rank.steps))] * len(rank.steps)):
-        return fails(
-            "the clock runs from the first step on, warm-up included",
-            f"start it after {WARMUP_STEPS} steps",
-            rank.first("clock"),
-        )
-    return unknown("which steps the reported time covers could not be seen")
-
-
-def read_printed(rank: Rank) -> list[tuple[float, int]]:
-    """Numbers with decimals printed after the last step, each with how many decimals it has."""
-    return [number for line in lines_after_training(rank) for number in read_numbers(line)]
-
-
-def read_numbers(line: Event) -> list[tuple[float, int]]:
-    return [
-        (float(number), len(number.partition("e")[0].partition(".")[2]))
-        for number in NUMBER.findall(line["text"])
-    ]
-
-
-def lines_after_training(rank: Rank) -> list[Event]:
-    last_move = max((place for place, e in enumerate(rank.events) if e["what"] == "move"), default=0)
-    return [event for event in rank.events[last_move:] if event["what"] == "print"]
-
-
-def find_report(rank: Rank) -> Event | None:
-    lines = [line for line in lines_after_training(rank) if NUMBER.search(line["text"])]
-    return lines[-1] if lines else None
-
-
-def states(printed: list[tuple[float, int]], durations: list[float]) -> bool:
-    """Is one of the printed numbers the mean, the median or the sum of these, or steps per second?"""
-    wanted = [statistics.mean(durations), statistics.median(durations), sum(durations)]
-    values = [value * unit for value in wanted for unit in UNITS]
-    if wanted[0] > 0:
-        values.append(1 / wanted[0])
-    return any(
-        math.isclose(number, value, rel_tol=0, abs_tol=0.51 * 10**-decimals)
-        for number, decimals in printed
-        for value in values
-    )
 
 
 def judge_prints(seen: Seen) -> Verdict:

@@ -22,8 +22,8 @@ import torch.distributed as dist
 
 from paceline.check.watch.trace import Trace
 
-CLOCKS = ("time", "perf_counter", "monotonic", "process_time")
-NANOSECOND_CLOCKS = ("time_ns", "perf_counter_ns", "monotonic_ns")
+CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")
+NANOSECOND_CLOCKS = tuple(f"{name}_ns" for name in CLOCKS)
 RANDOM_DATA = ("randn", "rand", "randint", "randperm", "normal")
 MOST_PRINTED = 5000
 LONGEST_LINE = 400

@@ -8,22 +8,32 @@ that is no multiplication by a number: 1/4 for `((output - y) ** 2).mean() / 4`.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import torch
 
+ROUNDING = 8  # units in the last place, between a loss as it was computed and as its factor says
 PASSING = ("ToCopyBackward0", "AliasBackward0", "CloneBackward0", "SqueezeBackward0")
 
 
-def read_factor(loss: torch.Tensor, scaled: Any = None) -> tuple[float, bool]:
-    """The factor, and whether the graph contains `scaled`, the node GradScaler made, which does not count."""
+class Scaling(NamedTuple):
+    """What happened to a loss between the loss function and backward."""
+
+    factor: float
+    by_scaler: bool  # does the graph contain the node that GradScaler made, which does not count?
+    is_sum: bool  # is what was scaled a sum of several things that have gradients?
+
+
+def read_factor(loss: torch.Tensor, scaled: Any = None) -> Scaling:
+    """`scaled` is the node that GradScaler made."""
     factor, found = 1.0, False
     node: Any = loss.grad_fn
     while node is not None:
         inputs = [following for following, _ in node.next_functions]
         others = [following for following in inputs if following is not None]
         if len(others) != 1:
-            break
+            return Scaling(factor, found, len(others) > 1)
         name = node.name()
         if node is scaled:
             found = True
@@ -35,7 +45,15 @@ def read_factor(loss: torch.Tensor, scaled: Any = None) -> tuple[float, bool]:
         elif name not in PASSING:
             break
         node = others[0]
-    return factor, found
+    return Scaling(factor, found, False)
+
+
+def has_other_terms(loss: torch.Tensor, value: float, called: float, scaling: Scaling) -> bool:
+    """Is the loss more than a multiple of `called`, what the loss function gave? By a penalty on the weights,
+    perhaps; a term that is zero changes nothing."""
+    rounding = ROUNDING * torch.finfo(loss.dtype).eps
+    as_expected = math.isclose(value, called * scaling.factor, rel_tol=rounding)
+    return scaling.is_sum and math.isfinite(value) and not as_expected
 
 
 def _saved_number(node: Any, name: str, inputs: list[Any]) -> float | None:

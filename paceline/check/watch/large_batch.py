@@ -9,11 +9,13 @@ rank's data; the mean of the latter over the ranks is what the former should be.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from paceline.check.watch.fingerprint import pick
 
@@ -44,6 +46,7 @@ class MicroBatch:
     kwargs: dict[str, Any]
     output: Any
     loss: LossCall | None
+    has_other_terms: bool = False  # was anything added to the loss before backward?
 
 
 def compare_gradients(module: torch.nn.Module, micros: list[MicroBatch], scale: float) -> dict[str, Any]:
@@ -65,6 +68,8 @@ def compare_gradients(module: torch.nn.Module, micros: list[MicroBatch], scale: 
 def compute_gradients(module: torch.nn.Module, micros: list[MicroBatch]) -> dict[str, torch.Tensor]:
     """The gradient of the mean loss over everything in `micros`, from the weights as they are now."""
     refuse_randomness(module)
+    if any(micro.has_other_terms for micro in micros):
+        raise CannotTellError("backward gets more than a multiple of the loss function's value")
     calls = [micro.loss for micro in micros]
     first = calls[0]
     if first is None or any(call is None or call.name != first.name for call in calls):
@@ -75,9 +80,13 @@ def compute_gradients(module: torch.nn.Module, micros: list[MicroBatch]) -> dict
     weights = {
         name: p.detach().clone().requires_grad_(p.requires_grad) for name, p in module.named_parameters()
     }
-    device = next(iter(weights.values())).device.type
-    with torch.enable_grad(), torch.autocast(device, enabled=False), torch.random.fork_rng(devices=[]):
-        output = torch.func.functional_call(module, weights, tuple(args), kwargs)
+    device = next(iter(weights.values())).device
+    with torch.enable_grad(), torch.autocast(device.type, enabled=False), keep_randomness(device):
+        before = random_states(device)
+        with without_ddp(module):
+            output = torch.func.functional_call(module, weights, tuple(args), kwargs)
+        if any(not torch.equal(a, b) for a, b in zip(before, random_states(device), strict=True)):
+            raise CannotTellError("the model draws random numbers: every forward pass is a different one")
         shaped = follow_shape(output, micros[0])
         targets = [join([call.args[i] for call in losses]) for i in range(1, len(first.args))]
         options = {name: join([call.kwargs[name] for call in losses]) for name in first.kwargs}
@@ -88,8 +97,29 @@ def compute_gradients(module: torch.nn.Module, micros: list[MicroBatch]) -> dict
     return {name: g for name, g in zip(wanted, gradients, strict=True) if g is not None}
 
 
-def copy_weight(parameter: torch.Tensor) -> torch.Tensor:
-    return parameter.detach().clone().requires_grad_(parameter.requires_grad)
+@contextmanager
+def without_ddp(module: torch.nn.Module) -> Iterator[None]:
+    """DDP within a module calls collectives in forward, to which another rank may not come."""
+    wrappers = [part for part in module.modules() if isinstance(part, DistributedDataParallel)]
+    for wrapper in wrappers:
+        wrapper.forward = wrapper.module.__call__  # type: ignore[method-assign]  # of this object alone
+    try:
+        yield
+    finally:
+        for wrapper in wrappers:
+            del wrapper.forward
+
+
+def keep_randomness(device: torch.device) -> AbstractContextManager[None]:
+    """What is drawn inside is not missing from the script's own random numbers."""
+    if device.type == "cpu":
+        return torch.random.fork_rng(devices=[])
+    return torch.random.fork_rng(devices=[device.index or 0], device_type=device.type)
+
+
+def random_states(device: torch.device) -> list[torch.Tensor]:
+    own = [] if device.type == "cpu" else [torch.get_device_module(device).get_rng_state(device)]
+    return [torch.get_rng_state(), *own]
 
 
 def refuse_randomness(module: torch.nn.Module) -> None:

@@ -31,6 +31,13 @@ def own_parameters(module: torch.nn.Module) -> list[torch.Tensor]:
     return [parameter for parameter in own.values() if parameter is not None]
 
 
+def find_wrapped(module: Any) -> torch.nn.Module | None:
+    """The model inside a wrapper of PyTorch's, torch.compile()'s too."""
+    name = "module" if isinstance(module, DDP | torch.nn.DataParallel) else "_orig_mod"
+    wrapped: torch.nn.Module | None = getattr(module, name, None)
+    return wrapped
+
+
 class ModelWatch:
     """The call under way, and the model that the script calls."""
 
@@ -38,6 +45,7 @@ class ModelWatch:
         self._trace = trace
         self._on_forward = on_forward
         self._model: weakref.ref[torch.nn.Module] | None = None
+        self._ddp: weakref.ref[torch.nn.Module] | None = None  # the first that the call went through
         self._stack: list[torch.nn.Module] = []
         self._layers: list[list[Any]] = []  # of this call: [name, device, autocast, type of the output]
         self._moves: list[list[Any]] = []
@@ -54,8 +62,9 @@ class ModelWatch:
     @property
     def unwrapped(self) -> torch.nn.Module | None:
         model = self.model
-        wrapped: torch.nn.Module | None = getattr(model, "module", None)
-        return wrapped if isinstance(model, DDP | torch.nn.DataParallel) else model
+        while (inner := find_wrapped(model)) is not None:
+            model = inner
+        return model
 
     @property
     def is_called(self) -> bool:
@@ -67,10 +76,21 @@ class ModelWatch:
         parameters = model.parameters() if model is not None else ()
         return any(p.grad is not None and bool(p.grad.any()) for p in parameters)
 
+    def compare_with_gradients(self, tensors: list[torch.Tensor]) -> tuple[bool, float]:
+        """Are these gradients themselves; and as what share of all gradients would they count as copies?"""
+        if not self.has_gradients():
+            return False, 0.0
+        assert self.model is not None
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        places = {gradient.untyped_storage().data_ptr() for gradient in gradients}
+        largest = max((tensor.numel() for tensor in tensors if tensor.is_floating_point()), default=0)
+        own = any(tensor.untyped_storage().data_ptr() in places for tensor in tensors)
+        return own, largest / sum(gradient.numel() for gradient in gradients)
+
     def synchronises(self) -> bool | None:
-        """DDP's own switch, None for other models."""
-        model = self.model
-        return bool(model.require_backward_grad_sync) if isinstance(model, DDP) else None
+        """DDP's own switch, None for a call that went through none."""
+        ddp: Any = self._ddp() if self._ddp is not None else None
+        return bool(ddp.require_backward_grad_sync) if ddp is not None else None
 
     def device_type(self) -> str:
         model = self.model
@@ -88,6 +108,8 @@ class ModelWatch:
         elif self._trace.listens:
             if not self._stack and next(module.parameters(), None) is not None:
                 self._root_began(module)
+            if self._ddp is None and isinstance(module, DDP):
+                self._ddp = weakref.ref(module)
             self._stack.append(module)
 
     def _root_began(self, module: torch.nn.Module) -> None:
@@ -95,7 +117,7 @@ class ModelWatch:
             self._model = weakref.ref(module)
             self._names = {id(part): name for name, part in module.named_modules()}
             self._describe(module)
-        self._layers, self._moves = [], []
+        self._layers, self._moves, self._ddp = [], [], None
         self._other_devices.clear()
 
     def _ended(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -19,7 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from paceline.check.watch.backward_collectives import Collectives
 from paceline.check.watch.declared import read_declared
 from paceline.check.watch.fingerprint import fingerprint_weights
-from paceline.check.watch.graph import read_factor
+from paceline.check.watch.graph import has_other_terms, read_factor
 from paceline.check.watch.large_batch import CannotTellError, LossCall, MicroBatch, compare_gradients
 from paceline.check.watch.losses import detach, watch_losses
 from paceline.check.watch.model import ModelWatch
@@ -29,7 +30,15 @@ from paceline.probe.collectives import flatten
 
 NUM_COMPARISONS = 2  # the first step has nothing to clear before it, so one is not enough
 LOOK_FOR_FINITE = 12  # a scaler's first steps may overflow: so many steps are tried
-DECLARED_LOOKS = 12  # a number that changes within so many backward calls is a counter, no constant
+DECLARED_LOOKS = 12  # a number that changes within an optimizer step in so many backward calls is a counter
+# A script may average gradients by any of these.
+AVERAGING = (
+    "all_reduce",
+    "all_reduce_coalesced",
+    "reduce_scatter_tensor",
+    "all_gather_into_tensor",
+    "all_gather",
+)
 
 
 class TrainingWatch:
@@ -49,6 +58,10 @@ class TrainingWatch:
         self._in_scaler = False
         self._stepped = False
         self._looks = 0
+        self._looked_in_step = False
+        self._declared: dict[str, int] | None = None  # at the last look
+        self._optimizers: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()
+        self._num_optimizers = 0
 
     def install(self) -> None:
         self._model.install()
@@ -58,7 +71,7 @@ class TrainingWatch:
         self._watch_gradients()
         self._watch_collectives()
         register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: self._optimizer_began())
-        register_optimizer_step_post_hook(lambda optimizer, args, kwargs: self._optimizer_ended())
+        register_optimizer_step_post_hook(lambda optimizer, args, kwargs: self._optimizer_ended(optimizer))
 
     # Forward and loss.
 
@@ -94,14 +107,13 @@ class TrainingWatch:
         torch.autograd.backward = observed_backward
 
     def _describe_backward(self, tensors: Any, facts: dict[str, Any]) -> None:
-        if self._looks < DECLARED_LOOKS:
-            self._looks += 1
-            self._trace.write("declared", names=read_declared(self._trace.frames()))
+        self._look_at_declared()
         loss = flatten([tensors])[0] if flatten([tensors]) else None
         if loss is None or loss.numel() != 1:
             return
         node, scale = self._scaled or (None, 1.0)
-        factor, found = read_factor(loss, node)
+        scaling = read_factor(loss, node)
+        found = scaling.by_scaler
         value = float(loss.detach()) / (scale if found else 1.0)
         called = self._losses[0].value if len(self._losses) == 1 else None
         facts.update(
@@ -109,17 +121,32 @@ class TrainingWatch:
             scaled=found,
             scale=scale if found else None,
             ratio=value / called if called else None,
-            factor=factor,
+            factor=scaling.factor,
+            other_terms=called is not None and has_other_terms(loss, value, called, scaling),
             loss_calls=len(self._losses),
             autocast=torch.is_autocast_enabled(self._model.device_type()),
             sync=self._model.synchronises(),
             had_gradients=self._model.has_gradients(),
         )
 
+    def _look_at_declared(self) -> None:
+        """In each of the first backward calls, later in the first of each optimizer step: some scripts train
+        several times, with other numbers."""
+        often = self._looks < DECLARED_LOOKS
+        if not often and self._looked_in_step:
+            return
+        self._looks += 1
+        self._looked_in_step = True
+        declared = read_declared(self._trace.frames())
+        if often or declared != self._declared:
+            self._trace.write("declared", names=declared)
+        self._declared = declared
+
     def _backward_ended(self, facts: dict[str, Any], collectives: int) -> None:
         self._trace.write("backward", collectives=collectives, **facts)
         if self._call is not None:
             self._call.loss = self._losses[0] if len(self._losses) == 1 else None
+            self._call.has_other_terms = bool(facts.get("other_terms"))
             self._micros.append(self._call)
         self._call, self._scaled, self._losses = None, None, []
 
@@ -140,13 +167,19 @@ class TrainingWatch:
             setattr(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
 
     def _watch_collectives(self) -> None:
-        @self._trace.guard
-        def noted(*args: Any, **kwargs: Any) -> None:
-            self._trace.write("collective", gradients=self._model.has_gradients())
+        def watch(name: str, averages: bool) -> None:
+            @self._trace.guard
+            def noted(*args: Any, **kwargs: Any) -> None:
+                own, share = self._model.compare_with_gradients(flatten([*args, *kwargs.values()]))
+                self._trace.write("collective", gradients=own, share=share if averages else 0.0)
 
-        for name in ("all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor"):
             wrap(dist.distributed_c10d, name, before=noted)
             setattr(dist, name, getattr(dist.distributed_c10d, name))
+
+        for name in AVERAGING:
+            watch(name, averages=True)
+        # After a reduce it is half of an average; what else is as large may be the weights.
+        watch("broadcast", averages=False)
 
     def _gradients_ready(self, scale: float) -> None:
         """Backward is over: whatever comes now (unscaling, clipping, the optimizer) changes gradients, which
@@ -210,7 +243,7 @@ class TrainingWatch:
             try:
                 result = step(scaler, optimizer, *args, **kwargs)
                 if not self._stepped:
-                    trace.guard(self._write_move)(skipped=True)
+                    trace.guard(self._write_move)(optimizer, skipped=True)
             finally:
                 self._in_scaler = False
             return result
@@ -220,14 +253,15 @@ class TrainingWatch:
     def _optimizer_began(self) -> None:
         self._trace.guard(self._gradients_ready)(1.0)
 
-    def _optimizer_ended(self) -> None:
+    def _optimizer_ended(self, optimizer: torch.optim.Optimizer) -> None:
         self._stepped = True
-        self._trace.guard(self._write_move)(skipped=False)
+        self._trace.guard(self._write_move)(optimizer, skipped=False)
 
-    def _write_move(self, skipped: bool) -> None:
+    def _write_move(self, optimizer: torch.optim.Optimizer, skipped: bool) -> None:
         module = self._model.unwrapped
         self._trace.write(
             "move",
+            optimizer=self._number_of(optimizer),
             skipped=skipped,
             through_scaler=self._in_scaler,
             autocast=torch.is_autocast_enabled(self._model.device_type()),
@@ -235,4 +269,10 @@ class TrainingWatch:
             weights=fingerprint_weights(module) if module is not None else [],
         )
         self._steps += 1
-        self._micros, self._compared = [], False
+        self._micros, self._compared, self._looked_in_step = [], False, False
+
+    def _number_of(self, optimizer: torch.optim.Optimizer) -> int:
+        if optimizer not in self._optimizers:
+            self._optimizers[optimizer] = self._num_optimizers
+            self._num_optimizers += 1
+        return self._optimizers[optimizer]

@@ -28,5 +28,5 @@ for step in range(36):
         print(f"Step {step}: {times[-1]:.6f} s")
 steady = times[5:]
 if rank == 0:
-    print(f"Average step time: {1e3 * sum(steady) / len(steady):.5f} ms")
+    print(f"Average step time: {1e3 * sum(steady) / len(steady):.8f} ms")
 dist.destroy_process_group()
