@@ -237,12 +237,7 @@ class Call {
     // Autograd and autocast have had their turn with the virtual tensors.
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    if (C10_UNLIKELY(plan_.draws_unnamed)) {
-      AsDefaultGenerator generator(device_);
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
-    } else {
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
-    }
+    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
   }
 
   // ---- and back ---------------------------------------------------------------------------

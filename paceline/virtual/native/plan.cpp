@@ -60,17 +60,14 @@ bool is_index(const c10::Argument& argument, const std::string& operator_name) {
 
 Plan::Plan(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
-  bool takes_generator = false;
   for (const auto& argument : schema.arguments()) {
     const auto kind = kind_of(*argument.type());
-    takes_generator |= kind == Kind::Generator;
     const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
     arguments.push_back({kind, is_written, is_index(argument, op.operator_name().name)});
   }
   for (const auto& result : schema.returns()) {
     results.push_back({kind_of(*result.type()), argument_returned_as(result, schema.arguments())});
   }
-  draws_unnamed = !takes_generator && op.hasTag(at::Tag::nondeterministic_seeded);
 }
 
 } // namespace paceline

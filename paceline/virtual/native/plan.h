@@ -34,7 +34,6 @@ struct Plan {
   explicit Plan(const c10::OperatorHandle& op);
   std::vector<Argument> arguments;
   std::vector<Result> results;
-  bool draws_unnamed; // draws random numbers without taking a generator
 };
 
 } // namespace paceline

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import copy
 import io
 import pickle
 import threading
+from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import paceline.virtual as virtual
 
@@ -153,6 +157,52 @@ def test_native_dropout_leaves_the_cpus_generator_alone() -> None:
     torch.manual_seed(1)
     torch.native_dropout(torch.ones(9, device=ON), 0.5, True)
     assert torch.equal(torch.rand(3), expected)
+
+
+class NotesItsMasks(nn.Module):
+    def __init__(self, masks: dict[int, list[torch.Tensor]]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+        self.masks = masks
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(self.drop, x * self.weight, use_reentrant=False)
+
+    def drop(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(10):
+            x = nn.functional.dropout(x, 0.1)
+            self.masks[x.device.index].append(x.detach() != 0)
+        return x
+
+
+@contextlib.contextmanager
+def busy_cpu_generator() -> Iterator[None]:
+    """Its state is saved and restored all the time, as by the checkpoints of other threads."""
+    done = threading.Event()
+
+    def save_and_restore() -> None:
+        while not done.is_set():
+            torch.set_rng_state(torch.get_rng_state())
+
+    thread = threading.Thread(target=save_and_restore)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_checkpoints_under_data_parallel_draw_the_same_masks_again() -> None:
+    masks: dict[int, list[torch.Tensor]] = collections.defaultdict(list)
+    model = nn.DataParallel(NotesItsMasks(masks).to("virtual:0"), device_ids=[0, 1, 2, 3])
+    with busy_cpu_generator():
+        model(torch.ones(400, 100, device="virtual:0")).sum().backward()
+    assert len(masks) == 4
+    for drawn in masks.values():
+        again = drawn[10:]  # the last one is not needed again
+        assert len(again) == 9
+        assert all(map(torch.equal, drawn[:9], again))
 
 
 def test_streams_and_events() -> None:
