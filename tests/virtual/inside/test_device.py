@@ -147,8 +147,25 @@ def test_generators_are_independent_and_keep_their_state() -> None:
     again = torch.Generator(device=ON).manual_seed(5)
     assert own.device == torch.device(ON)
     assert torch.equal(torch.rand(3, device=ON, generator=own), torch.rand(3, device=ON, generator=again))
-    with pytest.raises(ValueError, match="a generator's state"):
-        torch.virtual.set_rng_state(torch.zeros(3, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [
+        (torch.zeros(3, dtype=torch.uint8), RuntimeError),
+        (torch.zeros_like(torch.get_rng_state()), RuntimeError),
+        (torch.get_rng_state().float(), TypeError),
+    ],
+)
+def test_bad_state_is_refused_as_by_the_cpu(state: torch.Tensor, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        torch.set_rng_state(state)
+    torch.virtual.manual_seed_all(3)
+    expected = torch.rand(3, device="virtual:0")
+    torch.virtual.manual_seed_all(3)
+    with pytest.raises(error):
+        torch.virtual.set_rng_state(state)
+    assert torch.equal(torch.rand(3, device="virtual:0"), expected)
 
 
 def test_native_dropout_leaves_the_cpus_generator_alone() -> None:
