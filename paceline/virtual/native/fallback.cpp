@@ -23,9 +23,7 @@ class Call {
     replace_arguments();
     wait_for_stream(device_);
     run_kernel();
-    for (const auto& [original, twin] : written_) {
-      follow_twin(original, twin, known_);
-    }
+    follow_written();
     replace_results();
   }
 
@@ -241,6 +239,21 @@ class Call {
   }
 
   // ---- and back ---------------------------------------------------------------------------
+
+  // All of them even if the device refuses the growth of one: a twin left behind has other memory.
+  void follow_written() {
+    std::exception_ptr refusal;
+    for (const auto& [original, twin] : written_) {
+      try {
+        follow_twin(original, twin, known_);
+      } catch (...) {
+        refusal = std::current_exception();
+      }
+    }
+    if (refusal) {
+      std::rethrow_exception(refusal);
+    }
+  }
 
   void replace_results() {
     const size_t first = stack_->size() - plan_.results.size();

@@ -120,6 +120,31 @@ def test_memory_limit_raises_out_of_memory_and_the_process_goes_on() -> None:
     assert torch.ones(10, device="virtual:4").sum().item() == 10
 
 
+def test_tensor_is_as_it_was_after_a_refused_resize() -> None:
+    virtual.install(devices=5, memory="1MiB")
+    x = torch.arange(8, device="virtual:4")
+    before = virtual.memory(4).live_bytes
+    with pytest.raises(torch.OutOfMemoryError):
+        x.untyped_storage().resize_(2**50)  # more than any machine has
+    with pytest.raises(torch.OutOfMemoryError):
+        x.resize_(2**18)
+    assert virtual.memory(4).live_bytes == before
+    assert x.untyped_storage().nbytes() == 64
+    assert x.mul_(2).tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
+    assert x.resize_(9)[:8].tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
+
+
+def test_refused_result_does_not_keep_another_from_its_memory() -> None:
+    virtual.install(devices=5, memory="1MiB")
+    values = torch.empty(0, dtype=torch.uint8, device="virtual:4")
+    indices = torch.empty(0, dtype=torch.int64, device="virtual:4")
+    with pytest.raises(torch.OutOfMemoryError):  # 8 bytes for every index, 1 for every value
+        torch.sort(torch.ones(120_000, dtype=torch.uint8, device="virtual:4"), out=(values, indices))
+    assert [values.untyped_storage().nbytes(), indices.untyped_storage().nbytes()] == [120_000, 0]
+    torch.sort(torch.arange(8, dtype=torch.uint8, device="virtual:4"), descending=True, out=(values, indices))
+    assert indices.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
+
+
 def test_copies_count_the_bytes_that_cross() -> None:
     x = torch.ones(10)
     there = x.to("virtual:1")
