@@ -116,7 +116,7 @@ class Call {
     if (!tensor.is_cpu()) {
       refuse(tensor, i);
     }
-    count_transfer(kHost, device_, static_cast<int64_t>(tensor.nbytes()));
+    wait_until(account_for_copy(kHost, device_, static_cast<int64_t>(tensor.nbytes()), now()));
   }
 
   [[noreturn]] void refuse(const at::Tensor& tensor, size_t i) {

@@ -159,6 +159,23 @@ def test_copies_count_the_bytes_that_cross() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("non_blocking", "to_device", "to_host"),
+    [(False, 20, 40), (True, 40, 20)],  # the host converts if it waits, else the device
+)
+def test_copies_that_convert_count_the_type_that_crosses(
+    non_blocking: bool, to_device: int, to_host: int
+) -> None:
+    there = torch.ones(10).to("virtual:1", torch.bfloat16, non_blocking=non_blocking)
+    there.float().to("cpu", torch.bfloat16, non_blocking=non_blocking)
+    there.to("virtual:2", torch.float32, non_blocking=non_blocking)  # converted on the source
+    assert virtual.transfers() == {
+        ("cpu", "virtual:1"): Transfers(1, to_device),
+        ("virtual:1", "cpu"): Transfers(1, to_host),
+        ("virtual:1", "virtual:2"): Transfers(1, 40),
+    }
+
+
 def test_data_parallel_equals_one_device_and_loads_device_0() -> None:
     torch.manual_seed(0)
     plain = nn.Sequential(nn.Linear(DIM, DIM), nn.ReLU(), nn.Linear(DIM, DIM))
@@ -203,6 +220,26 @@ def test_link_makes_a_copy_take_its_time() -> None:
     torch.accelerator.synchronize(0)
     assert time.monotonic() - began >= 0.21
     assert 210 <= start.elapsed_time(end) < 400
+
+
+def test_copy_within_a_device_waits_for_its_stream() -> None:
+    virtual.install(devices=5, link="40MB/s")
+    there = torch.empty(8_000_000, dtype=torch.uint8, device="virtual:1")
+    into = torch.empty_like(there)
+    torch.accelerator.synchronize(1)
+    began = time.monotonic()
+    there.copy_(torch.empty(8_000_000, dtype=torch.uint8).pin_memory(), non_blocking=True)  # 0.2 s
+    into.copy_(there)
+    assert time.monotonic() - began >= 0.2
+
+
+def test_indices_on_the_cpu_take_the_time_of_the_link() -> None:
+    virtual.install(devices=5, link="1GB/s,200ms")
+    x = torch.arange(4, device="virtual:1")
+    torch.accelerator.synchronize(1)
+    began = time.monotonic()
+    x[torch.tensor([0, 2])]
+    assert time.monotonic() - began >= 0.2
 
 
 def test_link_takes_the_time_of_the_link_and_not_that_of_this_machine_too() -> None:
