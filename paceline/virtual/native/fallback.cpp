@@ -156,18 +156,24 @@ class Call {
 
   void replace_argument(size_t i) {
     auto& value = argument(i);
-    if (plan_.arguments[i].is_written) {
+    const auto kind = plan_.arguments[i].kind;
+    const bool is_written = plan_.arguments[i].is_written;
+    if (is_written) {
       originals_[i] = value;
     }
-    const bool is_written = plan_.arguments[i].is_written;
-    if (value.isNone() && plan_.arguments[i].kind != Kind::Generator) {
-      return;
+    if (kind == Kind::Generator) {
+      value = c10::IValue(cpu_generator(value.isNone() ? default_generator(device_) : value.toGenerator()));
+    } else if (kind == Kind::Device && value.isDevice()) {
+      value = c10::IValue(c10::Device(c10::DeviceType::CPU));
+    } else if (!value.isNone()) {
+      replace_tensors(value, kind, is_written);
     }
-    switch (plan_.arguments[i].kind) {
+  }
+
+  void replace_tensors(c10::IValue& value, Kind kind, bool is_written) {
+    switch (kind) {
       case Kind::Tensor:
-        if (value.isTensor()) {
-          value = c10::IValue(take_twin(value.toTensor(), is_written));
-        }
+        value = c10::IValue(take_twin(value.toTensor(), is_written));
         break;
       case Kind::TensorList:
         value = c10::IValue(twins_of(value.toTensorVector(), is_written));
@@ -175,23 +181,10 @@ class Call {
       case Kind::OptionalTensorList:
         value = c10::IValue(twins_of(value.toOptionalTensorVector()));
         break;
-      case Kind::ListOfTensorLists: {
-        c10::List<c10::List<at::Tensor>> lists;
-        for (const auto& list : value.toListRef()) {
-          lists.push_back(twins_of(list.toTensorVector(), is_written));
-        }
-        value = c10::IValue(lists);
+      case Kind::ListOfTensorLists:
+        value = c10::IValue(twins_of_lists(value, is_written));
         break;
-      }
-      case Kind::Device:
-        if (value.isDevice()) {
-          value = c10::IValue(c10::Device(c10::DeviceType::CPU));
-        }
-        break;
-      case Kind::Generator:
-        value = c10::IValue(cpu_generator(value.isNone() ? default_generator(device_) : value.toGenerator()));
-        break;
-      case Kind::Other:
+      default:
         break;
     }
   }
@@ -213,6 +206,14 @@ class Call {
     twins.reserve(originals.size());
     for (const auto& original : originals) {
       twins.push_back(take_twin(original, is_written));
+    }
+    return twins;
+  }
+
+  c10::List<c10::List<at::Tensor>> twins_of_lists(const c10::IValue& originals, bool is_written) {
+    c10::List<c10::List<at::Tensor>> twins;
+    for (const auto& list : originals.toListRef()) {
+      twins.push_back(twins_of(list.toTensorVector(), is_written));
     }
     return twins;
   }
@@ -259,8 +260,8 @@ class Call {
     const size_t first = stack_->size() - plan_.results.size();
     for (size_t i = 0; i < plan_.results.size(); ++i) {
       auto& value = (*stack_)[first + i];
-      const auto& result = plan_.results[i];
-      value = result.written_argument >= 0 ? originals_[result.written_argument] : to_virtual_value(value);
+      const int written = plan_.results[i];
+      value = written >= 0 ? originals_[written] : to_virtual_value(value);
     }
   }
 

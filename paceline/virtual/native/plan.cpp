@@ -66,7 +66,7 @@ Plan::Plan(const c10::OperatorHandle& op) {
     arguments.push_back({kind, is_written, is_index(argument, op.operator_name().name)});
   }
   for (const auto& result : schema.returns()) {
-    results.push_back({kind_of(*result.type()), argument_returned_as(result, schema.arguments())});
+    results.push_back(argument_returned_as(result, schema.arguments()));
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace paceline {
 
-// What an operator's schema says about one argument or result.
+// What an operator's schema says about one argument.
 enum class Kind : uint8_t {
   Other,
   Tensor,
@@ -24,16 +24,11 @@ struct Argument {
   bool is_index; // names places in another tensor
 };
 
-struct Result {
-  Kind kind;
-  int written_argument; // the argument with the same alias set, or -1
-};
-
 // What of the schema matters to a call, read once.
 struct Plan {
   explicit Plan(const c10::OperatorHandle& op);
   std::vector<Argument> arguments;
-  std::vector<Result> results;
+  std::vector<int> results; // the argument with the same alias set as the result, or -1
 };
 
 } // namespace paceline
