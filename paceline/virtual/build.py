@@ -78,9 +78,9 @@ def build_library() -> Path:
 def _build_key() -> str:
     """Names everything that the library's code and its binary interface depend on."""
     digest = hashlib.sha256()
-    for source in sorted(SOURCES.glob("*.*")):
+    for source in (Path(__file__), *sorted(SOURCES.glob("*.*"))):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    digest.update(repr((OPTIONS, os.environ.get("CXX"))).encode())
+    digest.update(repr(os.environ.get("CXX")).encode())
     python = sys.implementation.cache_tag
     return f"torch-{_torch_version()}-{python}-{platform.machine()}-{digest.hexdigest()[:16]}"
 
@@ -115,6 +115,7 @@ def _build(compiler: list[str], library: Path) -> None:
     _say(f"building virtual devices for torch {_torch_version()} (once, about a minute)")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+        _write_unchecked_operators(Path(scratch, "unchecked_operators.inc"))
         units = _write_units(Path(scratch))
         with ThreadPoolExecutor(len(units)) as pool:
             objects = list(pool.map(lambda unit: _compile(compiler, unit), units))
@@ -159,7 +160,7 @@ def _compile(compiler: list[str], unit: Path) -> Path:
     includes = ["-isystem", str(headers), "-isystem", str(headers / "torch/csrc/api/include")]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
     target = unit.with_suffix(".o")
-    _run([*compiler, *OPTIONS, abi, *includes, "-c", str(unit), "-o", str(target)])
+    _run([*compiler, *OPTIONS, abi, f"-I{unit.parent}", *includes, "-c", str(unit), "-o", str(target)])
     return target
 
 

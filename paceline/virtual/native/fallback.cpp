@@ -95,17 +95,14 @@ class Call {
     }
   }
 
-  // A zero-dimensional CPU tensor is a number, and numbers mix with every device, as on CUDA; an index
-  // is none.
   void check_tensor(const at::Tensor& tensor, size_t i) {
     if (!tensor.defined() || tensor.device() == c10::Device(kVirtual, device_)) {
       return;
     }
-    const auto& argument = plan_.arguments[i];
-    if (tensor.is_cpu() && tensor.dim() == 0 && !argument.is_written && !argument.is_index) {
-      return;
+    const bool is_number = tensor.is_cpu() && tensor.dim() == 0;
+    if (!is_number || !plan_.arguments[i].admits_number) {
+      refuse(tensor, i);
     }
-    refuse(tensor, i);
   }
 
   // Indexing takes its indices from the CPU too; the copy that this means is counted.

@@ -21,7 +21,7 @@ enum class Kind : uint8_t {
 struct Argument {
   Kind kind;
   bool is_written; // Tensor(a!)
-  bool is_index; // names places in another tensor
+  bool admits_number; // takes a zero-dimensional CPU tensor, wherever the others are
 };
 
 // What of the schema matters to a call, read once.

@@ -75,6 +75,9 @@ ON = "virtual:1"
         lambda: nn.functional.cross_entropy(torch.ones(3, device=ON), torch.tensor(0)),
         lambda: torch.ones(4, device=ON).index_select(0, torch.tensor(0)),
         lambda: torch.ones(4, device=ON).take(torch.tensor(0)),
+        lambda: torch.bucketize(torch.tensor(0.5), torch.ones(4, device=ON)),
+        lambda: torch.searchsorted(torch.ones(4, device=ON), torch.tensor(0.5)),
+        lambda: nn.functional.huber_loss(torch.tensor(1.0, device=ON), torch.tensor(1.0)),
     ],
 )
 def test_mixed_devices_raise_pytorchs_own_error(mistake) -> None:
