@@ -154,7 +154,7 @@ def compare_leaf(kind: str, expected: Any, found: Any, place: str, is_unset: boo
         if not isinstance(expected, torch.device) and expected != found and expected == expected:
             raise Difference(f"{kind}: {found!r} instead of {expected!r}")
         return True
-    if found.device.type != place:
+    if str(found.device) != place:
         raise Difference(f"{kind}: the result is on {found.device}, not on {place}")
     for property_name in ("shape", "dtype", "layout", "requires_grad"):
         if getattr(expected, property_name) != getattr(found, property_name):
@@ -208,7 +208,7 @@ class Call:
             return "cpu"
         named = [str(leaf) for leaf in leaves if isinstance(leaf, str | torch.device)]
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        return "virtual" if tensors or any(name.startswith("virtual") for name in named) else "cpu"
+        return DEVICE if tensors or any(name.startswith("virtual") for name in named) else "cpu"
 
 
 def copy_tensor(tensor: torch.Tensor, device: str) -> torch.Tensor:

@@ -27,6 +27,7 @@ from paceline.report.export import write_json
 from paceline.report.terminal import print_study
 from paceline.store import Store
 from paceline.study import Study
+from paceline.virtual.build import build_library
 
 # As shells count a process that Ctrl-C ended.
 INTERRUPTED = 130
@@ -45,6 +46,8 @@ def measure_and_show(
     """Exit code 0: every configuration has a good run; 1: some have none; 130: Ctrl-C."""
     if json_file is not None:
         check_json_file(json_file)
+    if study.options.virtual_devices:
+        build_library()  # or every rank of every run would say why it cannot
     with Store(store_path) as store:
         store.begin_study(study.name, spec)
         try:

@@ -8,8 +8,6 @@ Exercise: `paceline lab run hw2 --scale tiny`.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -26,6 +24,7 @@ from paceline.measure import Plan, Reporter, measure
 from paceline.record import RunRecord
 from paceline.store import Store
 from paceline.study import Config, Study
+from paceline.virtual.build import build_library
 
 MakeReporter = Callable[[Study], AbstractContextManager[Reporter]]
 
@@ -110,17 +109,12 @@ def describe_host(lab: Lab, scale: ScaleName) -> Host:
 
 
 def _build_virtual() -> str | None:
-    """Why there can be no virtual devices; None once they are built. Torch stays out of this process."""
-    command = [sys.executable, "-m", "paceline.virtual.build"]
-    reason = "virtual devices could not be built"
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as build:
-        assert build.stderr
-        for line in build.stderr:
-            if line.startswith("paceline: "):  # that it takes a minute, once
-                sys.stderr.write(line)
-            elif found := re.match(r"[\w.]*(?:CompilerMissing|CompilerFailed): (.*?)(\. |; |$)", line):
-                reason = found[1]
-    return reason if build.returncode else None
+    """Why there can be no virtual devices, in short; None once they are built."""
+    try:
+        build_library()
+    except ValueError as reason:
+        return re.split(r"[.;] ", str(reason))[0]
+    return None
 
 
 def load_data(lab: Lab, scale: ScaleName, option: str | None, host: Host, store: Store) -> LabData:

@@ -93,11 +93,21 @@ def _translate_names() -> None:
     for owner, name in (
         (torch.amp.autocast_mode.autocast, "__init__"),
         (torch.amp.GradScaler, "__init__"),
+        (torch.amp, "custom_fwd"),
+        (torch.amp.autocast_mode, "custom_fwd"),
+        (torch.amp, "custom_bwd"),
+        (torch.amp.autocast_mode, "custom_bwd"),
+        (torch, "get_autocast_dtype"),
+        (torch, "set_autocast_dtype"),
+        (torch, "set_autocast_enabled"),
         (torch, "load"),
         (dist, "init_device_mesh"),
         (dist.device_mesh, "init_device_mesh"),
     ):
         setattr(owner, name, _translating(getattr(owner, name), translate))
+    is_autocast_enabled = torch.is_autocast_enabled
+    torch.is_autocast_enabled = lambda device_type="cuda": is_autocast_enabled(translate(device_type))
+    torch.get_autocast_gpu_dtype = lambda: torch.get_autocast_dtype("virtual")
     # PyTorch would time kernels by CUDA's events and print a stack for each one that it cannot record.
     profile = torch.autograd.profiler.profile
     profile.__init__ = _translating(profile.__init__, _without_cuda)  # type: ignore[method-assign]

@@ -40,6 +40,7 @@ class Library:
         self._c = ctypes.CDLL(str(path))
         self._c.paceline_initial_seed.restype = ctypes.c_uint64
         self._c.paceline_rng_state_bytes.restype = ctypes.c_int64
+        self._c.paceline_set_rng_state.restype = ctypes.c_char_p
         self._c.paceline_is_in_bad_fork.restype = ctypes.c_bool
         self._c.paceline_backward_can_serve.restype = ctypes.c_bool
 
@@ -89,11 +90,11 @@ class Library:
         return state
 
     def set_rng_state(self, device: int, state: torch.Tensor) -> None:
-        expected = self._c.paceline_rng_state_bytes()
-        if state.dtype != torch.uint8 or state.numel() != expected:
-            raise ValueError(
-                f"a generator's state is {expected} uint8 values; "
-                f"this tensor has {state.numel()} of {state.dtype}"
-            )
+        if state.dtype != torch.uint8:
+            raise TypeError(f"RNG state must be a torch.ByteTensor, not one of {state.dtype}")
         plain = state.cpu().contiguous()
-        self._c.paceline_set_rng_state(device, ctypes.c_void_p(plain.data_ptr()))
+        problem = self._c.paceline_set_rng_state(
+            device, ctypes.c_void_p(plain.data_ptr()), ctypes.c_int64(plain.numel())
+        )
+        if problem is not None:
+            raise RuntimeError(problem.decode())

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 INSTALL = "import paceline.virtual as virtual; virtual.install(2)"
 BUILD = "from paceline.virtual.build import build_library; print(build_library())"
 
@@ -60,6 +62,27 @@ def test_failing_compiler_is_quoted(tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").rglob("*.so"))
 
 
+@pytest.mark.parametrize(
+    ("compiler", "cache", "words"),
+    [
+        ("no-such-compiler", "cache", ["need a C++ compiler once"]),
+        ("false", "cache", ["building virtual devices", "failed for torch"]),
+        ("true", "file", ["cannot be written: Not a directory"]),
+    ],
+)
+def test_run_says_once_why_it_cannot(tmp_path: Path, compiler: str, cache: str, words: list[str]) -> None:
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-m", "paceline", "run", "--virtual", "2", "--nproc", "2", str(__file__)]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / cache), "CXX": compiler}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if line.startswith("paceline: ")]
+    assert len(said) == len(words)
+    assert all(word in line for word, line in zip(words, said, strict=True))
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.rglob("*.runs"))
+
+
 def test_importing_the_package_does_not_import_torch() -> None:
-    code = "import sys, paceline.virtual; sys.exit('torch' in sys.modules)"
+    code = "import sys, paceline.virtual.build; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

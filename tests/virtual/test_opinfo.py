@@ -40,3 +40,19 @@ def test_operators_do_on_the_device_what_they_do_on_the_cpu(library: None, dtype
     assert [v for v in verdicts if v["status"] == "different"] == []
     assert all(v["checks"] for v in verdicts)
     assert {kind for v in verdicts for kind in v["kinds"]} == {"forward", "backward", "in place", "out"}
+
+
+def test_comparison_sees_a_result_on_another_device(library: None) -> None:
+    code = """
+import torch, paceline.virtual, opinfo_compare
+paceline.virtual.install(3)
+found = torch.ones(1, device="virtual:2")
+try:
+    opinfo_compare.compare_values("forward", torch.ones(1), found, opinfo_compare.DEVICE, is_unset=False)
+except opinfo_compare.Difference as difference:
+    print(difference)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=SCRIPT.parent, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "forward: the result is on virtual:2, not on virtual:1\n", done.stderr

@@ -27,9 +27,17 @@ void check_endpoint(const at::Tensor& tensor) {
       tensor.is_meta() ? ": a meta tensor has no data" : "");
 }
 
-// A copy that also converts: CUDA converts on the GPU where it can, so the host's side decides.
-int64_t bytes_across(const at::Tensor& to, const at::Tensor& from) {
-  const auto& crossing = endpoint_of(to) == kHost ? from : to;
+// Where CUDA converts in a copy that also converts: on the host if it waits, which saves memory of the
+// GPU, else on the GPU; between GPUs on the source.
+bool converts_at_source(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
+  if (endpoint_of(from) == kHost) {
+    return !non_blocking;
+  }
+  return endpoint_of(to) != kHost || non_blocking;
+}
+
+int64_t bytes_across(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
+  const auto& crossing = converts_at_source(to, from, non_blocking) ? to : from;
   return to.numel() * static_cast<int64_t>(crossing.element_size());
 }
 
@@ -40,18 +48,25 @@ bool host_waits(const at::Tensor& to, const at::Tensor& from, bool non_blocking)
   return host_side != nullptr && !(non_blocking && is_pinned(host_side->storage().data()));
 }
 
-void account_for_copy(const at::Tensor& to, const at::Tensor& from, bool non_blocking, Moment ready) {
-  const int source = endpoint_of(from);
-  const int destination = endpoint_of(to);
-  if (source == destination || to.numel() == 0) {
+void copy_bytes(const at::Tensor& to, const at::Tensor& from) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  auto twin = cpu_twin(to);
+  twin.copy_(cpu_twin(from));
+}
+
+void copy_within(const at::Tensor& to, const at::Tensor& from) {
+  wait_for_stream(to.device().index());
+  copy_bytes(to, from);
+}
+
+void copy_across(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
+  const Moment ready = now();
+  copy_bytes(to, from);
+  if (to.numel() == 0) {
     return;
   }
-  const int64_t bytes = bytes_across(to, from);
-  count_transfer(source, destination, bytes);
-  if (!link_is_emulated()) {
-    return;
-  }
-  const Moment done = schedule_copy(source, destination, bytes, ready);
+  const int64_t bytes = bytes_across(to, from, non_blocking);
+  const Moment done = account_for_copy(endpoint_of(from), endpoint_of(to), bytes, ready);
   if (host_waits(to, from, non_blocking)) {
     wait_until(done);
   }
@@ -64,11 +79,11 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   if (self.is_same(source)) {
     return self;
   }
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const Moment ready = link_is_emulated() ? now() : 0;
-  auto twin = cpu_twin(self);
-  twin.copy_(cpu_twin(source));
-  account_for_copy(self, source, non_blocking, ready);
+  if (self.device() == source.device()) {
+    copy_within(self, source);
+  } else {
+    copy_across(self, source, non_blocking);
+  }
   return self;
 }
 
@@ -85,12 +100,8 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& self
 // Reading one number, as item() does, is a copy for which the host waits.
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   check_process();
-  const int device = endpoint_of(self);
   const auto bytes = static_cast<int64_t>(self.element_size());
-  count_transfer(device, kHost, bytes);
-  if (link_is_emulated()) {
-    wait_until(schedule_copy(device, kHost, bytes, now()));
-  }
+  wait_until(account_for_copy(endpoint_of(self), kHost, bytes, now()));
   return at::_local_scalar_dense(cpu_twin(self));
 }
 

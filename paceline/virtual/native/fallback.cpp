@@ -23,9 +23,7 @@ class Call {
     replace_arguments();
     wait_for_stream(device_);
     run_kernel();
-    for (const auto& [original, twin] : written_) {
-      follow_twin(original, twin, known_);
-    }
+    follow_written();
     replace_results();
   }
 
@@ -97,17 +95,14 @@ class Call {
     }
   }
 
-  // A zero-dimensional CPU tensor is a number, and numbers mix with every device, as on CUDA; an index
-  // is none.
   void check_tensor(const at::Tensor& tensor, size_t i) {
     if (!tensor.defined() || tensor.device() == c10::Device(kVirtual, device_)) {
       return;
     }
-    const auto& argument = plan_.arguments[i];
-    if (tensor.is_cpu() && tensor.dim() == 0 && !argument.is_written && !argument.is_index) {
-      return;
+    const bool is_number = tensor.is_cpu() && tensor.dim() == 0;
+    if (!is_number || !plan_.arguments[i].admits_number) {
+      refuse(tensor, i);
     }
-    refuse(tensor, i);
   }
 
   // Indexing takes its indices from the CPU too; the copy that this means is counted.
@@ -118,7 +113,7 @@ class Call {
     if (!tensor.is_cpu()) {
       refuse(tensor, i);
     }
-    count_transfer(kHost, device_, static_cast<int64_t>(tensor.nbytes()));
+    wait_until(account_for_copy(kHost, device_, static_cast<int64_t>(tensor.nbytes()), now()));
   }
 
   [[noreturn]] void refuse(const at::Tensor& tensor, size_t i) {
@@ -158,18 +153,24 @@ class Call {
 
   void replace_argument(size_t i) {
     auto& value = argument(i);
-    if (plan_.arguments[i].is_written) {
+    const auto kind = plan_.arguments[i].kind;
+    const bool is_written = plan_.arguments[i].is_written;
+    if (is_written) {
       originals_[i] = value;
     }
-    const bool is_written = plan_.arguments[i].is_written;
-    if (value.isNone() && plan_.arguments[i].kind != Kind::Generator) {
-      return;
+    if (kind == Kind::Generator) {
+      value = c10::IValue(cpu_generator(value.isNone() ? default_generator(device_) : value.toGenerator()));
+    } else if (kind == Kind::Device && value.isDevice()) {
+      value = c10::IValue(c10::Device(c10::DeviceType::CPU));
+    } else if (!value.isNone()) {
+      replace_tensors(value, kind, is_written);
     }
-    switch (plan_.arguments[i].kind) {
+  }
+
+  void replace_tensors(c10::IValue& value, Kind kind, bool is_written) {
+    switch (kind) {
       case Kind::Tensor:
-        if (value.isTensor()) {
-          value = c10::IValue(take_twin(value.toTensor(), is_written));
-        }
+        value = c10::IValue(take_twin(value.toTensor(), is_written));
         break;
       case Kind::TensorList:
         value = c10::IValue(twins_of(value.toTensorVector(), is_written));
@@ -177,23 +178,10 @@ class Call {
       case Kind::OptionalTensorList:
         value = c10::IValue(twins_of(value.toOptionalTensorVector()));
         break;
-      case Kind::ListOfTensorLists: {
-        c10::List<c10::List<at::Tensor>> lists;
-        for (const auto& list : value.toListRef()) {
-          lists.push_back(twins_of(list.toTensorVector(), is_written));
-        }
-        value = c10::IValue(lists);
+      case Kind::ListOfTensorLists:
+        value = c10::IValue(twins_of_lists(value, is_written));
         break;
-      }
-      case Kind::Device:
-        if (value.isDevice()) {
-          value = c10::IValue(c10::Device(c10::DeviceType::CPU));
-        }
-        break;
-      case Kind::Generator:
-        value = c10::IValue(cpu_generator(value.isNone() ? default_generator(device_) : value.toGenerator()));
-        break;
-      case Kind::Other:
+      default:
         break;
     }
   }
@@ -219,6 +207,14 @@ class Call {
     return twins;
   }
 
+  c10::List<c10::List<at::Tensor>> twins_of_lists(const c10::IValue& originals, bool is_written) {
+    c10::List<c10::List<at::Tensor>> twins;
+    for (const auto& list : originals.toListRef()) {
+      twins.push_back(twins_of(list.toTensorVector(), is_written));
+    }
+    return twins;
+  }
+
   c10::List<std::optional<at::Tensor>> twins_of(const std::vector<std::optional<at::Tensor>>& originals) {
     c10::List<std::optional<at::Tensor>> twins;
     for (const auto& original : originals) {
@@ -237,22 +233,32 @@ class Call {
     // Autograd and autocast have had their turn with the virtual tensors.
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    if (C10_UNLIKELY(plan_.draws_unnamed)) {
-      AsDefaultGenerator generator(device_);
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
-    } else {
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
-    }
+    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
   }
 
   // ---- and back ---------------------------------------------------------------------------
+
+  // All of them even if the device refuses the growth of one: a twin left behind has other memory.
+  void follow_written() {
+    std::exception_ptr refusal;
+    for (const auto& [original, twin] : written_) {
+      try {
+        follow_twin(original, twin, known_);
+      } catch (...) {
+        refusal = std::current_exception();
+      }
+    }
+    if (refusal) {
+      std::rethrow_exception(refusal);
+    }
+  }
 
   void replace_results() {
     const size_t first = stack_->size() - plan_.results.size();
     for (size_t i = 0; i < plan_.results.size(); ++i) {
       auto& value = (*stack_)[first + i];
-      const auto& result = plan_.results[i];
-      value = result.written_argument >= 0 ? originals_[result.written_argument] : to_virtual_value(value);
+      const int written = plan_.results[i];
+      value = written >= 0 ? originals_[written] : to_virtual_value(value);
     }
   }
 

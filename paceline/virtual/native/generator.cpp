@@ -22,37 +22,47 @@ class VirtualGenerator final : public c10::GeneratorImpl {
   }
 
   void set_current_seed(uint64_t seed) override {
+    const auto lock = locked();
     cpu_.set_current_seed(seed);
   }
   uint64_t current_seed() const override {
+    const auto lock = locked();
     return cpu_.current_seed();
   }
   uint64_t seed() override {
+    const auto lock = locked();
     return cpu_.unsafeGetGeneratorImpl()->seed();
   }
   void set_offset(uint64_t offset) override {
+    const auto lock = locked();
     cpu_.set_offset(offset);
   }
   uint64_t get_offset() const override {
+    const auto lock = locked();
     return cpu_.get_offset();
   }
   void set_state(const c10::TensorImpl& state) override {
+    const auto lock = locked();
     cpu_.unsafeGetGeneratorImpl()->set_state(state);
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    const auto lock = locked();
     return cpu_.unsafeGetGeneratorImpl()->get_state();
   }
 
  private:
+  // A kernel that draws holds the lock of the CPU's generator, and knows no other.
+  std::unique_lock<std::mutex> locked() const {
+    return std::unique_lock(cpu_.unsafeGetGeneratorImpl()->mutex_);
+  }
+
   VirtualGenerator* clone_impl() const override {
+    const auto lock = locked();
     return new VirtualGenerator(device_.index(), cpu_.clone());
   }
 
   at::Generator cpu_;
 };
-
-// One exchange at a time: the CPU's default generator is shared by all threads.
-std::recursive_mutex exchange_mutex;
 
 } // namespace
 
@@ -80,25 +90,6 @@ at::Generator cpu_generator(const at::Generator& generator) {
       generator.device().type(),
       "'");
   return static_cast<VirtualGenerator*>(generator.unsafeGetGeneratorImpl())->cpu();
-}
-
-AsDefaultGenerator::AsDefaultGenerator(c10::DeviceIndex device) : device_(device) {
-  exchange_mutex.lock();
-  exchange();
-}
-
-AsDefaultGenerator::~AsDefaultGenerator() {
-  exchange();
-  exchange_mutex.unlock();
-}
-
-void AsDefaultGenerator::exchange() {
-  at::Generator common = at::detail::getDefaultCPUGenerator();
-  auto own = cpu_generator(default_generator(device_));
-  std::scoped_lock locks(common.mutex(), own.mutex());
-  const auto common_state = common.get_state();
-  common.set_state(own.get_state());
-  own.set_state(common_state);
 }
 
 } // namespace paceline

@@ -1,9 +1,11 @@
-// What Python calls, through ctypes: no Python headers are needed to build this library, and one
-// build serves every Python. Nothing here throws.
+// What Python calls, through ctypes: no Python headers are needed to build this library. Nothing here
+// throws, since ctypes would end the process.
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstring>
+#include <string>
 
 #include "backward.h"
 #include "collectives.h"
@@ -19,10 +21,14 @@ using namespace paceline;
 
 namespace {
 
-at::Generator locked_generator(int device, std::unique_lock<std::mutex>& lock) {
-  auto generator = default_generator(static_cast<c10::DeviceIndex>(device));
-  lock = std::unique_lock<std::mutex>(generator.mutex());
-  return generator;
+at::Generator generator_of(int device) {
+  return default_generator(static_cast<c10::DeviceIndex>(device));
+}
+
+at::Tensor state_tensor(const uint8_t* state, int64_t bytes) {
+  auto tensor = at::detail::empty_cpu({bytes}, at::kByte);
+  std::memcpy(tensor.mutable_data_ptr<uint8_t>(), state, bytes);
+  return tensor;
 }
 
 } // namespace
@@ -75,32 +81,32 @@ void paceline_reset_transfers() {
 }
 
 void paceline_seed(int device, uint64_t seed) {
-  std::unique_lock<std::mutex> lock;
-  locked_generator(device, lock).set_current_seed(seed);
+  generator_of(device).set_current_seed(seed);
 }
 
 uint64_t paceline_initial_seed(int device) {
-  std::unique_lock<std::mutex> lock;
-  return locked_generator(device, lock).current_seed();
+  return generator_of(device).current_seed();
 }
 
 int64_t paceline_rng_state_bytes() {
-  std::unique_lock<std::mutex> lock;
-  return locked_generator(0, lock).get_state().numel();
+  return generator_of(0).get_state().numel();
 }
 
 void paceline_get_rng_state(int device, uint8_t* state) {
-  std::unique_lock<std::mutex> lock;
-  const auto tensor = locked_generator(device, lock).get_state();
+  const auto tensor = generator_of(device).get_state();
   std::memcpy(state, tensor.const_data_ptr<uint8_t>(), tensor.numel());
 }
 
-void paceline_set_rng_state(int device, const uint8_t* state) {
-  std::unique_lock<std::mutex> lock;
-  auto generator = locked_generator(device, lock);
-  auto tensor = generator.get_state();
-  std::memcpy(tensor.mutable_data_ptr<uint8_t>(), state, tensor.numel());
-  generator.set_state(tensor);
+// Returns what is wrong with the state, for Python to raise, or null.
+const char* paceline_set_rng_state(int device, const uint8_t* state, int64_t bytes) {
+  thread_local std::string problem;
+  try {
+    generator_of(device).set_state(state_tensor(state, bytes));
+    return nullptr;
+  } catch (const c10::Error& error) {
+    problem = error.what_without_backtrace();
+    return problem.c_str();
+  }
 }
 
 } // extern "C"

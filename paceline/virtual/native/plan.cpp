@@ -1,5 +1,8 @@
 #include "plan.h"
 
+#include <string>
+#include <unordered_set>
+
 namespace paceline {
 namespace {
 
@@ -35,42 +38,57 @@ Kind kind_of(const c10::Type& type) {
   }
 }
 
+bool is_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
 // A result in a written alias set is the argument of that set, not merely something like it.
 int argument_returned_as(const c10::Argument& result, const std::vector<c10::Argument>& arguments) {
-  const auto* returned = result.alias_info();
-  if (returned == nullptr || !returned->isWrite()) {
+  if (!is_written(result)) {
     return -1;
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const auto* taken = arguments[i].alias_info();
-    if (taken != nullptr && taken->isWrite() && taken->beforeSets() == returned->beforeSets()) {
+    if (is_written(arguments[i]) &&
+        arguments[i].alias_info()->beforeSets() == result.alias_info()->beforeSets()) {
       return static_cast<int>(i);
     }
   }
   return -1;
 }
 
-bool is_index(const c10::Argument& argument, const std::string& operator_name) {
-  const auto& name = argument.name();
-  const bool is_class = name == "target" && operator_name.rfind("aten::nll_loss", 0) == 0;
-  return name == "index" || name == "indices" || is_class;
+// CUDA's operators want all arguments on one device, before their kernels are asked, unless PyTorch
+// declares that their kernels look for themselves.
+bool checks_devices(const c10::OperatorHandle& op) {
+  static const std::unordered_set<std::string> unchecked{
+#include "unchecked_operators.inc" // written by build.py, from PyTorch's declarations
+  };
+  const auto name = c10::toString(op.operator_name());
+  return op.operator_name().getNamespace() == "aten" && unchecked.count(name) == 0;
+}
+
+bool is_index(const c10::Argument& argument) {
+  return argument.name() == "index" || argument.name() == "indices";
+}
+
+// A CPU tensor without dimensions is a number, and numbers mix with every device; an index is none. CUDA
+// does not check arguments that are given by name alone.
+bool admits_number(const c10::Argument& argument, bool operator_checks) {
+  const bool is_checked = operator_checks && !argument.kwarg_only();
+  return !is_checked && !is_written(argument) && !is_index(argument);
 }
 
 } // namespace
 
 Plan::Plan(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
-  bool takes_generator = false;
+  const bool operator_checks = checks_devices(op);
   for (const auto& argument : schema.arguments()) {
     const auto kind = kind_of(*argument.type());
-    takes_generator |= kind == Kind::Generator;
-    const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-    arguments.push_back({kind, is_written, is_index(argument, op.operator_name().name)});
+    arguments.push_back({kind, is_written(argument), admits_number(argument, operator_checks)});
   }
   for (const auto& result : schema.returns()) {
-    results.push_back({kind_of(*result.type()), argument_returned_as(result, schema.arguments())});
+    results.push_back(argument_returned_as(result, schema.arguments()));
   }
-  draws_unnamed = !takes_generator && op.hasTag(at::Tag::nondeterministic_seeded);
 }
 
 } // namespace paceline

@@ -7,7 +7,7 @@
 
 namespace paceline {
 
-// What an operator's schema says about one argument or result.
+// What an operator's schema says about one argument.
 enum class Kind : uint8_t {
   Other,
   Tensor,
@@ -21,20 +21,14 @@ enum class Kind : uint8_t {
 struct Argument {
   Kind kind;
   bool is_written; // Tensor(a!)
-  bool is_index; // names places in another tensor
-};
-
-struct Result {
-  Kind kind;
-  int written_argument; // the argument with the same alias set, or -1
+  bool admits_number; // takes a zero-dimensional CPU tensor, wherever the others are
 };
 
 // What of the schema matters to a call, read once.
 struct Plan {
   explicit Plan(const c10::OperatorHandle& op);
   std::vector<Argument> arguments;
-  std::vector<Result> results;
-  bool draws_unnamed; // draws random numbers without taking a generator
+  std::vector<int> results; // the argument with the same alias set as the result, or -1
 };
 
 } // namespace paceline

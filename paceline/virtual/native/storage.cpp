@@ -56,6 +56,24 @@ c10::DataPtr make_shell(c10::Storage cpu, c10::DeviceIndex device) {
   return {data, shell, &drop_shell, c10::Device(kVirtual, device)};
 }
 
+// Changes how many bytes of the shell the device counts.
+void count_as(Shell& shell, int64_t bytes) {
+  if (bytes > shell.bytes) {
+    reserve(shell.device, bytes - shell.bytes);
+  } else {
+    release(shell.device, shell.bytes - bytes);
+  }
+  shell.bytes = bytes;
+}
+
+void point_to_inside(c10::StorageImpl& impl, Shell* shell) {
+  c10::DataPtr before = impl.set_data_ptr(c10::DataPtr());
+  before.release_context(); // the shell lives on under the new pointer
+  impl.set_data_ptr_noswap(
+      {shell->cpu.mutable_data(), shell, &drop_shell, c10::Device(kVirtual, shell->device)});
+  impl.set_nbytes(shell->cpu.nbytes());
+}
+
 c10::Storage new_cpu_storage(size_t bytes) {
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(),
@@ -218,24 +236,29 @@ void refresh_shell(const c10::Storage& storage) {
   if (shell->cpu.data() == impl->data() && shell->bytes == bytes) {
     return;
   }
-  c10::DataPtr before = impl->set_data_ptr(c10::DataPtr());
-  before.release_context(); // the shell lives on under the new pointer
-  impl->set_data_ptr_noswap(
-      {shell->cpu.mutable_data(), shell, &drop_shell, c10::Device(kVirtual, shell->device)});
-  impl->set_nbytes(shell->cpu.nbytes());
-  // Counted last: when the limit refuses the growth, the storage is whole nevertheless.
-  if (bytes > shell->bytes) {
-    reserve(shell->device, bytes - shell->bytes);
-  } else {
-    release(shell->device, shell->bytes - bytes);
+  try {
+    count_as(*shell, bytes);
+  } catch (...) {
+    // The tensor lives on as it was: what the device refused must not stay behind its shell.
+    at::native::resize_bytes_cpu(shell->cpu.unsafeGetStorageImpl(), shell->bytes);
+    point_to_inside(*impl, shell);
+    throw;
   }
-  shell->bytes = bytes;
+  point_to_inside(*impl, shell);
 }
 
-void resize_storage(const c10::Storage& shell, size_t bytes) {
-  const auto cpu = cpu_storage(shell);
-  at::native::resize_bytes_cpu(cpu.unsafeGetStorageImpl(), bytes);
-  refresh_shell(shell);
+void resize_storage(const c10::Storage& storage, size_t bytes) {
+  const auto cpu = cpu_storage(storage);
+  if (auto* shell = shell_of(storage.data_ptr())) {
+    count_as(*shell, static_cast<int64_t>(bytes)); // before memory is taken that the device has not
+  }
+  try {
+    at::native::resize_bytes_cpu(cpu.unsafeGetStorageImpl(), bytes);
+  } catch (...) {
+    refresh_shell(storage);
+    throw;
+  }
+  refresh_shell(storage);
 }
 
 c10::Allocator* pinned_allocator() {

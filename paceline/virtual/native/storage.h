@@ -17,7 +17,8 @@ c10::Storage wrap_storage(c10::Storage cpu, c10::DeviceIndex device);
 // asking this allocator (at::from_blob) is CPU memory too, and gets a CPU storage for the moment.
 c10::Storage cpu_storage(const c10::Storage& storage);
 
-// Follows a CPU storage that a kernel has resized: its bytes moved, and the count changes.
+// Follows a CPU storage that a kernel has resized: its bytes moved, and the count changes. Growth that
+// the device refuses is taken back.
 void refresh_shell(const c10::Storage& shell);
 
 void resize_storage(const c10::Storage& shell, size_t bytes);

@@ -35,9 +35,9 @@ bool link_is_emulated();
 // Lets a kernel on this device start no earlier than its stream allows.
 void wait_for_stream(c10::DeviceIndex device);
 
-// Puts a copy between two endpoints (an index or kHost) on their streams and on the link.
+// Counts a copy between two endpoints (an index or kHost) and puts it on their streams and on the link.
 // `ready` is when it could begin: the time that this machine took to move the bytes is not added.
-// Returns when it is done.
-Moment schedule_copy(int from, int to, int64_t bytes, Moment ready);
+// Returns when it is done: in the past unless a link is emulated.
+Moment account_for_copy(int from, int to, int64_t bytes, Moment ready);
 
 } // namespace paceline

@@ -120,6 +120,31 @@ def test_memory_limit_raises_out_of_memory_and_the_process_goes_on() -> None:
     assert torch.ones(10, device="virtual:4").sum().item() == 10
 
 
+def test_tensor_is_as_it_was_after_a_refused_resize() -> None:
+    virtual.install(devices=5, memory="1MiB")
+    x = torch.arange(8, device="virtual:4")
+    before = virtual.memory(4).live_bytes
+    with pytest.raises(torch.OutOfMemoryError):
+        x.untyped_storage().resize_(2**50)  # more than any machine has
+    with pytest.raises(torch.OutOfMemoryError):
+        x.resize_(2**18)
+    assert virtual.memory(4).live_bytes == before
+    assert x.untyped_storage().nbytes() == 64
+    assert x.mul_(2).tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
+    assert x.resize_(9)[:8].tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
+
+
+def test_refused_result_does_not_keep_another_from_its_memory() -> None:
+    virtual.install(devices=5, memory="1MiB")
+    values = torch.empty(0, dtype=torch.uint8, device="virtual:4")
+    indices = torch.empty(0, dtype=torch.int64, device="virtual:4")
+    with pytest.raises(torch.OutOfMemoryError):  # 8 bytes for every index, 1 for every value
+        torch.sort(torch.ones(120_000, dtype=torch.uint8, device="virtual:4"), out=(values, indices))
+    assert [values.untyped_storage().nbytes(), indices.untyped_storage().nbytes()] == [120_000, 0]
+    torch.sort(torch.arange(8, dtype=torch.uint8, device="virtual:4"), descending=True, out=(values, indices))
+    assert indices.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
+
+
 def test_copies_count_the_bytes_that_cross() -> None:
     x = torch.ones(10)
     there = x.to("virtual:1")
@@ -131,6 +156,23 @@ def test_copies_count_the_bytes_that_cross() -> None:
         ("cpu", "virtual:1"): Transfers(1, 40),
         ("virtual:1", "virtual:2"): Transfers(1, 20),
         ("virtual:1", "cpu"): Transfers(2, 24),
+    }
+
+
+@pytest.mark.parametrize(
+    ("non_blocking", "to_device", "to_host"),
+    [(False, 20, 40), (True, 40, 20)],  # the host converts if it waits, else the device
+)
+def test_copies_that_convert_count_the_type_that_crosses(
+    non_blocking: bool, to_device: int, to_host: int
+) -> None:
+    there = torch.ones(10).to("virtual:1", torch.bfloat16, non_blocking=non_blocking)
+    there.float().to("cpu", torch.bfloat16, non_blocking=non_blocking)
+    there.to("virtual:2", torch.float32, non_blocking=non_blocking)  # converted on the source
+    assert virtual.transfers() == {
+        ("cpu", "virtual:1"): Transfers(1, to_device),
+        ("virtual:1", "cpu"): Transfers(1, to_host),
+        ("virtual:1", "virtual:2"): Transfers(1, 40),
     }
 
 
@@ -178,6 +220,26 @@ def test_link_makes_a_copy_take_its_time() -> None:
     torch.accelerator.synchronize(0)
     assert time.monotonic() - began >= 0.21
     assert 210 <= start.elapsed_time(end) < 400
+
+
+def test_copy_within_a_device_waits_for_its_stream() -> None:
+    virtual.install(devices=5, link="40MB/s")
+    there = torch.empty(8_000_000, dtype=torch.uint8, device="virtual:1")
+    into = torch.empty_like(there)
+    torch.accelerator.synchronize(1)
+    began = time.monotonic()
+    there.copy_(torch.empty(8_000_000, dtype=torch.uint8).pin_memory(), non_blocking=True)  # 0.2 s
+    into.copy_(there)
+    assert time.monotonic() - began >= 0.2
+
+
+def test_indices_on_the_cpu_take_the_time_of_the_link() -> None:
+    virtual.install(devices=5, link="1GB/s,200ms")
+    x = torch.arange(4, device="virtual:1")
+    torch.accelerator.synchronize(1)
+    began = time.monotonic()
+    x[torch.tensor([0, 2])]
+    assert time.monotonic() - began >= 0.2
 
 
 def test_link_takes_the_time_of_the_link_and_not_that_of_this_machine_too() -> None:

@@ -57,6 +57,33 @@ def test_mixed_precision() -> None:
     scaler.update()
 
 
+class InFloat32(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
+    def forward(ctx, x: Tensor) -> Tensor:
+        return x @ x
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        return gradient @ gradient
+
+
+def test_mixed_precision_by_queries_and_custom_functions() -> None:
+    x = torch.ones(2, 2, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    assert not torch.is_autocast_enabled("cuda")
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        assert torch.is_autocast_enabled("cuda")
+        assert torch.is_autocast_enabled()
+        assert torch.get_autocast_dtype("cuda") == torch.get_autocast_gpu_dtype() == torch.bfloat16
+        out = InFloat32.apply(x)
+    assert out.dtype == torch.float32
+    out.sum().backward()
+    torch.set_autocast_enabled("cuda", True)
+    assert torch.is_autocast_enabled("virtual")
+    torch.set_autocast_enabled("cuda", False)
+
+
 class NamesCuda(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import copy
 import io
 import pickle
 import threading
+from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import paceline.virtual as virtual
 
@@ -71,6 +75,9 @@ ON = "virtual:1"
         lambda: nn.functional.cross_entropy(torch.ones(3, device=ON), torch.tensor(0)),
         lambda: torch.ones(4, device=ON).index_select(0, torch.tensor(0)),
         lambda: torch.ones(4, device=ON).take(torch.tensor(0)),
+        lambda: torch.bucketize(torch.tensor(0.5), torch.ones(4, device=ON)),
+        lambda: torch.searchsorted(torch.ones(4, device=ON), torch.tensor(0.5)),
+        lambda: nn.functional.huber_loss(torch.tensor(1.0, device=ON), torch.tensor(1.0)),
     ],
 )
 def test_mixed_devices_raise_pytorchs_own_error(mistake) -> None:
@@ -143,8 +150,25 @@ def test_generators_are_independent_and_keep_their_state() -> None:
     again = torch.Generator(device=ON).manual_seed(5)
     assert own.device == torch.device(ON)
     assert torch.equal(torch.rand(3, device=ON, generator=own), torch.rand(3, device=ON, generator=again))
-    with pytest.raises(ValueError, match="a generator's state"):
-        torch.virtual.set_rng_state(torch.zeros(3, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [
+        (torch.zeros(3, dtype=torch.uint8), RuntimeError),
+        (torch.zeros_like(torch.get_rng_state()), RuntimeError),
+        (torch.get_rng_state().float(), TypeError),
+    ],
+)
+def test_bad_state_is_refused_as_by_the_cpu(state: torch.Tensor, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        torch.set_rng_state(state)
+    torch.virtual.manual_seed_all(3)
+    expected = torch.rand(3, device="virtual:0")
+    torch.virtual.manual_seed_all(3)
+    with pytest.raises(error):
+        torch.virtual.set_rng_state(state)
+    assert torch.equal(torch.rand(3, device="virtual:0"), expected)
 
 
 def test_native_dropout_leaves_the_cpus_generator_alone() -> None:
@@ -153,6 +177,52 @@ def test_native_dropout_leaves_the_cpus_generator_alone() -> None:
     torch.manual_seed(1)
     torch.native_dropout(torch.ones(9, device=ON), 0.5, True)
     assert torch.equal(torch.rand(3), expected)
+
+
+class NotesItsMasks(nn.Module):
+    def __init__(self, masks: dict[int, list[torch.Tensor]]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+        self.masks = masks
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(self.drop, x * self.weight, use_reentrant=False)
+
+    def drop(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(10):
+            x = nn.functional.dropout(x, 0.1)
+            self.masks[x.device.index].append(x.detach() != 0)
+        return x
+
+
+@contextlib.contextmanager
+def busy_cpu_generator() -> Iterator[None]:
+    """Its state is saved and restored all the time, as by the checkpoints of other threads."""
+    done = threading.Event()
+
+    def save_and_restore() -> None:
+        while not done.is_set():
+            torch.set_rng_state(torch.get_rng_state())
+
+    thread = threading.Thread(target=save_and_restore)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_checkpoints_under_data_parallel_draw_the_same_masks_again() -> None:
+    masks: dict[int, list[torch.Tensor]] = collections.defaultdict(list)
+    model = nn.DataParallel(NotesItsMasks(masks).to("virtual:0"), device_ids=[0, 1, 2, 3])
+    with busy_cpu_generator():
+        model(torch.ones(400, 100, device="virtual:0")).sum().backward()
+    assert len(masks) == 4
+    for drawn in masks.values():
+        again = drawn[10:]  # the last one is not needed again
+        assert len(again) == 9
+        assert all(map(torch.equal, drawn[:9], again))
 
 
 def test_streams_and_events() -> None:
