@@ -111,9 +111,10 @@ def run(
     from paceline.labs.runner import LabRun, describe_host
     from paceline.labs.submission import check_packages
     from paceline.store import Store
+    from paceline.virtual.build import build_library
 
     check_packages()
-    host = describe_host(found, chosen_scale)
+    host = describe_host(found, chosen_scale, build_library)
     _say_refusals(found, chosen_scale, task, chosen_option, host)
     with Store(store) as opened:
         try:
@@ -158,11 +159,12 @@ def report(
 
     from paceline.labs.runner import describe_host
     from paceline.store import Store
+    from paceline.virtual.build import build_library
 
     with Store(store, readonly=True) as opened:
         names = [info.name for info in opened.studies()]
         chosen_scale = _find_scale(scale) if scale else _measured_scale(found, names)
-        host = describe_host(found, chosen_scale)
+        host = describe_host(found, chosen_scale, build_library)
         _write(found, chosen_scale, chosen_option, host, opened, author, out)
 
 

@@ -24,7 +24,6 @@ from paceline.measure import Plan, Reporter, measure
 from paceline.record import RunRecord
 from paceline.store import Store
 from paceline.study import Config, Study
-from paceline.virtual.build import build_library
 
 MakeReporter = Callable[[Study], AbstractContextManager[Reporter]]
 
@@ -95,8 +94,11 @@ class LabRun:
         return max(0, len(study.configs) * study.rounds - kept)
 
 
-def describe_host(lab: Lab, scale: ScaleName) -> Host:
-    """What this machine has; virtual devices are built now where the lab needs them, once per torch."""
+def describe_host(lab: Lab, scale: ScaleName, build_virtual: Callable[[], object]) -> Host:
+    """What this machine has; virtual devices are built now where the lab needs them, once per torch.
+
+    `build_virtual` raises a ValueError that says why they cannot be; it may load torch, which labs do not.
+    """
     machine = describe_machine()
     devices = machine["accelerators"]["devices"]
     memory = min(
@@ -105,16 +107,12 @@ def describe_host(lab: Lab, scale: ScaleName) -> Host:
     if len(devices) >= 2:
         return Host(len(devices), min(device["memory_bytes"] or 0 for device in devices) or None)
     needs_virtual = any(planned.virtual_devices for planned in plan(lab, scale))
-    return Host(len(devices), memory, _build_virtual() if needs_virtual else None)
-
-
-def _build_virtual() -> str | None:
-    """Why there can be no virtual devices, in short; None once they are built."""
-    try:
-        build_library()
-    except ValueError as reason:
-        return re.split(r"[.;] ", str(reason))[0]
-    return None
+    if needs_virtual:
+        try:
+            build_virtual()
+        except ValueError as reason:
+            return Host(len(devices), memory, re.split(r"[.;] ", str(reason))[0])
+    return Host(len(devices), memory)
 
 
 def load_data(lab: Lab, scale: ScaleName, option: str | None, host: Host, store: Store) -> LabData:
