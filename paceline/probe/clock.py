@@ -68,7 +68,8 @@ class StepClock:
         self._marker = marker
         self._now = now
         self._period = Period()
-        self._optimizer_depth = 0  # an optimizer may call another one (ZeRO): only the outermost counts
+        # Ids of those under way: an optimizer may call another one (ZeRO), and only the outermost counts.
+        self._optimizers: list[int] = []
         self._began_s = now()
         self._events: list[Event] = []
 
@@ -86,21 +87,28 @@ class StepClock:
         """Where the step under way stands; worked out when asked, which only sampled steps do."""
         phase = DATA
         for event, _ in self._events:
-            phase = phase_after(phase, event, self._optimizer_depth > 0)
+            phase = phase_after(phase, event, bool(self._optimizers))
         return phase
 
     def note(self, event: int) -> None:
         """Something happened now."""
         self._events.append((event, self._now()))
 
-    def optimizer_began(self) -> None:
-        self._optimizer_depth += 1
-        if self._optimizer_depth == 1:
+    def optimizer_began(self, optimizer: object) -> None:
+        number = id(optimizer)
+        # No hook tells that an optimizer raised; but it begins again when other things have happened since.
+        # At once it begins again where its class hands on to the one above.
+        if number in self._optimizers and self._events and self._events[-1][0] != OPTIMIZER_BEGAN:
+            del self._optimizers[self._optimizers.index(number) :]
+        if not self._optimizers:
             self._events.append((OPTIMIZER_BEGAN, self._now()))
+        self._optimizers.append(number)
 
     def optimizer_ended(self, optimizer: object) -> None:
-        self._optimizer_depth = max(0, self._optimizer_depth - 1)
-        if self._optimizer_depth == 0:
+        if self._optimizers:  # those that it called and that raised go with it
+            while self._optimizers.pop() != id(optimizer) and self._optimizers:
+                pass
+        if not self._optimizers:
             self.optimizer_stepped(optimizer)
 
     def optimizer_stepped(self, optimizer: object) -> None:

@@ -64,7 +64,7 @@ def _watch_optimizers(clock: StepClock, health: Health, roots: Roots) -> None:
     last_id = 0  # a number, since holding the optimizer would keep it and its model alive
 
     def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        clock.optimizer_began()
+        clock.optimizer_began(optimizer)
 
     def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         nonlocal last_id
