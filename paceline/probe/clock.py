@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from paceline.probe.period import Period
 from paceline.probe.phases import (
+    BACKWARD_BEGAN,
     BACKWARD_ENDED,
     DATA,
     OPTIMIZER_BEGAN,
@@ -62,6 +63,8 @@ class StepClock:
         self.step = 0  # the step under way
         self.optimizer_calls = 0
         self.last_micro_steps = 0  # of the step that ended last
+        self.in_backward = False
+        self.calls_backward = False  # in this step, or in the one before
         self._write_step = write_step
         self._on_step_end = on_step_end
         self._on_restart = on_restart
@@ -93,6 +96,23 @@ class StepClock:
     def note(self, event: int) -> None:
         """Something happened now."""
         self._events.append((event, self._now()))
+
+    def backward_began(self) -> None:
+        self.in_backward = True
+        if not self.calls_backward:
+            self.calls_backward = True
+            # What passed for one in this step were gradients on the way to it: a penalty's, an attack's.
+            self._events = [e for e in self._events if e[0] not in (BACKWARD_BEGAN, BACKWARD_ENDED)]
+        self.note(BACKWARD_BEGAN)
+
+    def gradients_began(self) -> None:
+        """torch.autograd.grad, in a step that calls no backward otherwise."""
+        self.in_backward = True
+        self.note(BACKWARD_BEGAN)
+
+    def backward_ended(self) -> None:
+        self.in_backward = False
+        self.note(BACKWARD_ENDED)
 
     def optimizer_began(self, optimizer: object) -> None:
         number = id(optimizer)
@@ -142,6 +162,7 @@ class StepClock:
         phases = cut(self._began_s, self._events)
         self._write_step((step, self.kind, ended_s, time.time(), ended_s - self._began_s, *phases))
         self.last_micro_steps = phases[-1]
+        self.calls_backward = self.calls_backward and self.last_micro_steps > 0
         self.step = step + 1
         self._began_s = ended_s
         self._events.clear()
