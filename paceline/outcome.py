@@ -8,7 +8,7 @@ Exercise: `pytest tests/unit/test_outcome.py`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,13 +101,28 @@ def explain_hang(ended: Ended) -> Outcome:
         cause = f"no rank started within {patience}"
     else:
         cause = f"no step for {patience}; {ranks or 'no rank is left to ask'}"
+    dumps = "\n".join(f"rank {rank}\n{dump}" for rank, dump in sorted(ended.stacks.items()))
+    culprit = find_culprit(ended)
+    if culprit is not None:  # what hangs is its teardown, and whoever waits for it
+        seen = explain_failure(ended, culprit)
+        traceback = "\n".join(filter(None, (seen.traceback, dumps)))
+        return replace(seen, cause=f"{seen.cause}; then {cause}", traceback=traceback or None)
     return Outcome(
         "hung",
         cause,
         failed_rank=free[0] if len(free) == 1 else None,
         last_line=last_line_of(ended.output.get(free[0], "")) if len(free) == 1 else None,
-        traceback="\n".join(f"rank {rank}\n{dump}" for rank, dump in sorted(ended.stacks.items())) or None,
+        traceback=dumps or None,
     )
+
+
+def find_culprit(ended: Ended) -> int | None:
+    """The rank whose script ended by an error of its own."""
+    for rank in order_failures(ended):
+        log = ended.logs.get(rank)
+        if log and log.exception and not CONSEQUENCE.search(log.exception["message"]):
+            return rank
+    return None
 
 
 def order_failures(ended: Ended) -> list[int]:

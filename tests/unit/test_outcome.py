@@ -189,6 +189,24 @@ def test_a_hang_names_the_rank_that_waits_for_nobody():
     )
 
 
+def test_an_error_before_a_hang_is_what_it_began_with():
+    outcome = decide_outcome(
+        ended(
+            rank(0, 3, exception=raised("RuntimeError", PEER)),
+            rank(1, 3, exception=raised("ValueError", "bad batch")),
+            hung_after_s=20.0,
+            exit_code=None,
+            stacks={0: WAITING, 1: BUSY},
+        )
+    )
+    assert (outcome.status, outcome.failed_rank) == ("failed", 1)
+    assert outcome.cause == (
+        "rank 1 raised after 8 steps, at train.py:7: ValueError: bad batch; then no step for 20 s; "
+        "rank 0 stands at loop.py:4 in barrier; rank 1 stands at train.py:9"
+    )
+    assert outcome.traceback.startswith("…\nrank 0\nThread 0x01")
+
+
 def test_a_hang_before_any_rank_and_after_all_of_them():
     stuck = {"hung_after_s": 20.0, "exit_code": None}
     assert decide_outcome(ended(**stuck)).cause == "no rank started within 20 s"
