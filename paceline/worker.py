@@ -16,6 +16,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 import types
@@ -49,6 +50,10 @@ class Rank:
         self.sink = Sink(self.folder / f"rank{self.rank}.jsonl")
         self._exit = os._exit
         self._pid = os.getpid()
+
+    def is_this_process(self) -> bool:
+        """False in a forked child, which may run the script's end, and os._exit, as well."""
+        return os.getpid() == self._pid
 
     def settle(self) -> None:
         """Before torch is imported: cores, and what happens when the launcher dies or asks."""
@@ -180,14 +185,22 @@ def main() -> None:
         importlib.import_module(spec["observer"]).attach(rank.sink, os.path.abspath(script))
 
     def script_ended(exit_code: int) -> None:
-        sampling.script_ended()
+        if not rank.is_this_process():
+            return
+        # Another thread that ends the process, as a watchdog does, must not wait for a device that hangs; nor
+        # can it switch off what listens to the training thread.
+        trains = threading.current_thread() is threading.main_thread()
+        if trains:
+            sampling.script_ended()
         rank.sink.write(LINE_END, reason="script ended", exit_code=exit_code)
-        rank.gather()
+        if trains:
+            rank.gather()
 
     def exit_after_keeping(status: int) -> NoReturn:
-        if os.getpid() == rank._pid:  # forked children leave this way too
+        try:
             script_ended(status)
-        rank._exit(status)
+        finally:  # it is the last resort of many a script: whatever happens above, the process ends here
+            rank._exit(status)
         raise AssertionError("os._exit returned")
 
     os._exit = exit_after_keeping
@@ -201,8 +214,9 @@ def main() -> None:
     except BaseException as error:
         error.with_traceback(frames_of_script(error))
         rank.write_exception(error, script, sampling.clock.step, sampling.clock.kind == SAMPLED)
-        with contextlib.suppress(Exception):  # a broken device gives nothing more
-            sampling.read_late_values()
+        if rank.is_this_process():
+            with contextlib.suppress(Exception):  # a broken device gives nothing more
+                sampling.read_late_values()
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
     script_ended(0)

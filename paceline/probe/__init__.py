@@ -6,12 +6,13 @@ worker.py before the script.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from paceline.probe.clock import StepClock, StepTimes, Window
 from paceline.probe.health import Health
-from paceline.probe.hooks import Roots, install
+from paceline.probe.hooks import Roots, install, listen_no_more
 from paceline.probe.host import Host
 from paceline.probe.sampling import Sampling
 from paceline.probe.sink import Sink
@@ -68,4 +69,5 @@ def attach(
     clock = StepClock(window, write_step, sampling.step_ended, note_restart, spec["step_marker"])
     sampling.clock = clock
     install(clock, health, roots)
+    os.register_at_fork(after_in_child=lambda: listen_no_more(clock, health, roots))
     return sampling

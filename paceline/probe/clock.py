@@ -50,6 +50,17 @@ class Window:
 class StepClock:
     """Cuts the time of the training thread into steps."""
 
+    EVENTS = (
+        "note",
+        "backward_began",
+        "gradients_began",
+        "backward_ended",
+        "optimizer_began",
+        "optimizer_ended",
+        "optimizer_stepped",
+        "mark",
+    )
+
     def __init__(
         self,
         window: Window,

@@ -20,6 +20,8 @@ from paceline.step_file import StepFile
 class Health:
     """Collects the numbers of the step under way."""
 
+    EVENTS = ("loss_scaled", "backward_called", "scaler_steps", "optimizer_stepped", "step_skipped")
+
     def __init__(self) -> None:
         self._unread: list[tuple[int, str, list[torch.Tensor]]] = []  # (row, metric, tensors to add up)
         self._scaled: tuple[weakref.ref[torch.Tensor], torch.Tensor] | None = None

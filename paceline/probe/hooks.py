@@ -52,12 +52,20 @@ class Roots:
 
 def install(clock: StepClock, health: Health, roots: Roots) -> None:
     """Listen to optimizers, scalers, backward, data loaders and models."""
-    paceline._on_mark = clock.mark
+    paceline._on_mark = lambda: clock.mark()  # asked for anew: see `listen_no_more`
     _watch_optimizers(clock, health, roots)
     _watch_scalers(clock, health)
     _watch_backward(clock, health)
     _watch_dataloaders(clock)
     _watch_models(clock, roots)
+
+
+def listen_no_more(clock: StepClock, health: Health, roots: Roots) -> None:
+    """In a forked child: what it trains are not the rank's steps, and its end is its own affair."""
+    for told in (clock, health):
+        for event in told.EVENTS:
+            setattr(told, event, lambda *_: None)
+    roots.on_call = None
 
 
 def _watch_optimizers(clock: StepClock, health: Health, roots: Roots) -> None:

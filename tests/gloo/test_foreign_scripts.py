@@ -93,6 +93,19 @@ def test_os_exit(tmp_path: Path) -> None:
     assert [note["code"] for note in rank.notes] == ["no_samples"]
 
 
+def test_os_exit_by_another_thread_ends_at_once_in_the_counted_step_too(tmp_path: Path) -> None:
+    (rank,) = run(tmp_path, "with_watchdog.py", 1, "19").ranks
+    assert len(rank.series["step_time_s"]) == 4 + 15
+    assert ["exit code 3 after 19 steps" in note["text"] for note in rank.notes] == [True]
+
+
+def test_what_a_forked_child_trains_is_not_measured(tmp_path: Path) -> None:
+    (rank,) = run(tmp_path, "with_fork.py", 1, str(tmp_path / "trained")).ranks
+    assert (tmp_path / "trained").exists()
+    assert len(rank.series["step_time_s"]) == 13
+    assert [note["code"] for note in rank.notes] == ["no_samples"]
+
+
 def test_dataloader_workers_end_and_finally_does_not_run(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     record = run(tmp_path, "with_workers.py", 1, str(trace))
