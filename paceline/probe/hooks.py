@@ -167,7 +167,7 @@ def _trains(outputs: Any, options: dict[str, Any]) -> bool:
 def _watch_dataloaders(clock: StepClock) -> None:
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter
     following = iterator.__next__
-    training_thread = threading.get_ident()
+    training_thread = threading.main_thread().ident
 
     @functools.wraps(following)
     def timed_next(self: Any) -> Any:
@@ -189,7 +189,7 @@ def _watch_models(clock: StepClock, roots: Roots) -> None:
     # Watching every module's call would cost a few microseconds per layer. So all calls are watched for
     # the first steps only, to learn which modules are the outermost ones; then those classes alone.
     call: Callable[..., Any] = torch.nn.Module.__call__
-    training_thread = threading.get_ident()
+    training_thread = threading.main_thread().ident
     depth = 0
 
     def watch_all(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:

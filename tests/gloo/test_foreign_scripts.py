@@ -38,7 +38,7 @@ def run(
 def test_a_rank_starts_fast() -> None:
     # benchmarks/harness.py measures the time; this names the modules that would cost it.
     program = (
-        "import sys, torch; before = set(sys.modules); import paceline.worker, paceline.probe; "
+        "import sys, torch; before = set(sys.modules); import paceline.worker, paceline.probe.attach; "
         "print(*{name.split('.')[0] if not name.startswith('torch.') else '.'.join(name.split('.')[:3]) "
         "for name in set(sys.modules) - before})"
     )
@@ -54,6 +54,8 @@ def test_a_rank_starts_fast() -> None:
         "torch.distributed.fsdp",
     }
     assert len(new) < 15, new
+    program = "import sys, paceline.worker; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_accelerate(tmp_path: Path) -> None:
@@ -84,6 +86,15 @@ def test_two_optimizers(tmp_path: Path) -> None:
     (rank,) = record.ranks
     assert set(rank.series["micro_steps"]) == {3.0}
     assert len(rank.series["micro_steps"]) == 4 + 15 + 4
+
+
+@pytest.mark.parametrize(("chosen", "threads"), [([], 1), (["2"], 2)])
+def test_a_scripts_first_lines_come_before_torch(tmp_path: Path, chosen: list[str], threads: int) -> None:
+    said = tmp_path / "said"
+    (rank,) = run(tmp_path, "with_environment.py", 1, str(said), *chosen).ranks
+    assert said.read_text() == f"[] None {threads}"
+    assert rank.start["threads"] == threads
+    assert rank.start["device"] == "cpu"
 
 
 def test_os_exit(tmp_path: Path) -> None:
