@@ -36,7 +36,7 @@ MAX_EXCESS = 0.10
 TIME_IMPORT = """
 import time, torch
 began = time.perf_counter()
-import paceline.worker, paceline.probe
+import paceline.worker, paceline.probe.attach
 print(time.perf_counter() - began)
 """
 

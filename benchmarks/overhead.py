@@ -24,15 +24,16 @@ import torch.optim.optimizer as optimizer_module
 from record_result import write_result
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from paceline import probe
 from paceline.machine import describe_machine
 from paceline.placement import tuned_environment
+from paceline.probe.attach import attach
 from paceline.probe.sink import Sink
 
 LIMIT = 1.01
 BLOCK = 50  # pairs that are resampled together, since neighbours resemble each other
 PATCHED: list[tuple[Any, str]] = [
     (torch.autograd, "backward"),
+    (torch.autograd, "grad"),
     (torch.nn.Sequential, "__call__"),
     (torch.amp.GradScaler, "step"),
     (torch.amp.GradScaler, "scale"),
@@ -78,7 +79,7 @@ def measure(num_pairs: int, dim: int, depth: int) -> tuple[np.ndarray, np.ndarra
     with tempfile.TemporaryDirectory() as folder:
         spec = {"warmup": 5, "steps": 10**9, "sampled": 0, "placement": "plain", "step_marker": "auto"}
         sink = Sink(Path(folder) / "rank0.jsonl")
-        probe.attach(spec, sink, sorted(os.sched_getaffinity(0))[:1], lambda stage: None, lambda: None)
+        attach(spec, sink, sorted(os.sched_getaffinity(0))[:1], lambda stage: None, lambda: None)
         for _ in range(20):
             step()  # the probe learns which modules are the outermost, and settles
         hooks = Hooks(originals)

@@ -233,7 +233,7 @@ def run_world(
     try:
         record.git_commit = read_commit(Path(config.program))
         run_dir.mkdir(parents=True, exist_ok=True)
-        agent = write_specs(config, options, cores_per_rank, run_dir, probe)
+        agent = write_specs(config, options, cores_per_rank, run_dir, probe, round)
         record.command = [sys.executable, "-m", "torch.distributed.run", *agent["arguments"]]
         record.environment = {k: v for k, v in agent["environment"].items() if ENVIRONMENT.match(k)}
         ended = run_agent(run_dir / "agent.json", config, options, run_dir, on_progress)

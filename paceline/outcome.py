@@ -8,7 +8,7 @@ Exercise: `pytest tests/unit/test_outcome.py`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,12 @@ CONSEQUENCE = re.compile(
     re.IGNORECASE,
 )
 OUT_OF_MEMORY = re.compile(r"can't allocate memory|out of memory|OutOfMemoryError", re.IGNORECASE)
+# What a script hears that asks for a device which this machine does not have.
+NO_SUCH_DEVICE = re.compile(
+    r"invalid device ordinal|duplicate GPU detected|no CUDA GPUs are available|no NVIDIA driver"
+    r"|not compiled with CUDA enabled|no CUDA-capable device|_cuda_setDevice",
+    re.IGNORECASE,
+)
 STACK_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
@@ -101,13 +107,28 @@ def explain_hang(ended: Ended) -> Outcome:
         cause = f"no rank started within {patience}"
     else:
         cause = f"no step for {patience}; {ranks or 'no rank is left to ask'}"
+    dumps = "\n".join(f"rank {rank}\n{dump}" for rank, dump in sorted(ended.stacks.items()))
+    culprit = find_culprit(ended)
+    if culprit is not None:  # what hangs is its teardown, and whoever waits for it
+        seen = explain_failure(ended, culprit)
+        traceback = "\n".join(filter(None, (seen.traceback, dumps)))
+        return replace(seen, cause=f"{seen.cause}; then {cause}", traceback=traceback or None)
     return Outcome(
         "hung",
         cause,
         failed_rank=free[0] if len(free) == 1 else None,
         last_line=last_line_of(ended.output.get(free[0], "")) if len(free) == 1 else None,
-        traceback="\n".join(f"rank {rank}\n{dump}" for rank, dump in sorted(ended.stacks.items())) or None,
+        traceback=dumps or None,
     )
+
+
+def find_culprit(ended: Ended) -> int | None:
+    """The rank whose script ended by an error of its own."""
+    for rank in order_failures(ended):
+        log = ended.logs.get(rank)
+        if log and log.exception and not CONSEQUENCE.search(log.exception["message"]):
+            return rank
+    return None
 
 
 def order_failures(ended: Ended) -> list[int]:
@@ -154,11 +175,13 @@ def explain_failure(ended: Ended, rank: int) -> Outcome:
         kind, message = log.exception["type"], log.exception["message"].strip()
         first = message.splitlines()[0] if message else ""
         out_of_memory = log.exception.get("oom") or OUT_OF_MEMORY.search(f"{kind} {message}")
-        what = "ran out of memory" if out_of_memory else "raised"
+        no_device = num_steps == 0 and NO_SUCH_DEVICE.search(message)
+        status: Status = "oom" if out_of_memory else "refused" if no_device else "failed"
+        what = {"oom": "ran out of memory", "refused": "found no device for itself"}.get(status, "raised")
         line = log.exception.get("line")
         where = f", at {_shorten(line, ended.script)}" if line else ""
         return Outcome(
-            "oom" if out_of_memory else "failed",
+            status,
             f"rank {rank} {what} {after}{where}: {kind}: {first}",
             rank,
             f"{kind}: {first}",
@@ -172,7 +195,7 @@ def explain_failure(ended: Ended, rank: int) -> Outcome:
         how = f"was killed by {failure['signal']}"
     else:
         how = f"ended with exit code {chosen or failure.get('exit_code')}"
-    status: Status = "oom" if OUT_OF_MEMORY.search(output) else "failed"
+    status = "oom" if OUT_OF_MEMORY.search(output) else "failed"
     said = last_line_of(output)
     return Outcome(
         status, f"rank {rank} {how} {after}" + (f": {said}" if said else ""), rank, said, output or None

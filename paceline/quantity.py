@@ -49,7 +49,7 @@ def parse_duration_s(text: str) -> float:
     """`90` and `90s` → 90.0; `2m` → 120.0; `1.5h` → 5400.0."""
     rule = "a duration above zero, such as 90s, 10m or 1.5h"
     duration_s = _scaled(text, _SECONDS, rule)
-    if duration_s <= 0:
+    if not 0 < duration_s < math.inf:
         raise ValueError(f"{text!r} is not {rule}")
     return duration_s
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 SCHEMA_VERSION = 1
 
-Status = Literal["ok", "failed", "hung", "oom", "refused"]
+Status = Literal["ok", "failed", "hung", "oom", "refused"]  # refused: by the machine, which lacks a device
 Source = Literal["measured", "simulated"]
 Severity = Literal["warning", "note"]
 

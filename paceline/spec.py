@@ -6,8 +6,10 @@ Exercise: `pytest tests/unit/test_spec.py`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,22 @@ from paceline.placement import ALLOCATOR, NO_ACCELERATORS, place_here, tuned_env
 from paceline.study import Config, Options
 
 
-def build_arguments(config: Config, options: Options, run_dir: Path, probe: bool) -> list[str]:
+def meeting_id(config: Config, options: Options, round: int) -> str:
+    """Of one run alone: nodes that are about to do different ones must not meet, and measure a mixture."""
+    content = json.dumps([asdict(config), round])
+    return f"{options.rdzv_id or 'paceline'}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def build_arguments(
+    config: Config, options: Options, run_dir: Path, probe: bool, round: int = 0
+) -> list[str]:
     """torchrun's command line: standalone on one machine, a rendezvous on several."""
     if options.nnodes == "1" and options.rdzv_endpoint is None:
         where = ["--standalone"]
     else:
         given = {
             "--rdzv-endpoint": options.rdzv_endpoint,
-            "--rdzv-id": options.rdzv_id or "paceline",
+            "--rdzv-id": meeting_id(config, options, round),
             "--rdzv-conf": options.rdzv_conf,
             "--local-addr": options.local_addr,
             "--node-rank": options.node_rank,
@@ -37,7 +47,7 @@ def build_arguments(config: Config, options: Options, run_dir: Path, probe: bool
 
 
 def write_specs(
-    config: Config, options: Options, cores_per_rank: int, run_dir: Path, probe: bool
+    config: Config, options: Options, cores_per_rank: int, run_dir: Path, probe: bool, round: int = 0
 ) -> dict[str, Any]:
     """spec.json for the ranks, agent.json for their torchrun; the latter is returned."""
     tuned = config.placement == "tuned"
@@ -75,7 +85,7 @@ def write_specs(
     if probe:
         environment["PACELINE_SPEC"] = str(run_dir / "spec.json")
     agent = {
-        "arguments": build_arguments(config, options, run_dir, probe),
+        "arguments": build_arguments(config, options, run_dir, probe, round),
         "environment": environment,
         "directory": os.getcwd(),
         "out": str(run_dir),

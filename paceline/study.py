@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,8 +71,7 @@ class Options:
         check_nnodes(self.nnodes)
         check_device(self.device)
         check_step_marker(self.step_marker)
-        if self.timeout_s <= 0:
-            raise ValueError(f"a timeout of {self.timeout_s:g} s leaves no time to run; try 300s")
+        check_duration(self.timeout_s)
         if self.virtual_memory is not None:
             parse_bytes(self.virtual_memory)
         if self.virtual_link is not None:
@@ -103,6 +103,8 @@ class Study:
             raise ValueError("a study needs at least one configuration; try --nproc 1")
         if self.until is None:
             check_rounds(self.rounds)
+        if self.budget_s is not None:
+            check_duration(self.budget_s)
 
 
 def check_steps(steps: int) -> int:
@@ -125,6 +127,12 @@ def check_count(count: int) -> int:
     if count < 0:
         raise ValueError(f"{count} is below zero; the least is 0")
     return count
+
+
+def check_duration(seconds: float) -> float:
+    if not (seconds > 0 and math.isfinite(seconds)):
+        raise ValueError(f"{seconds:g} s is no duration above zero; try 300s")
+    return seconds
 
 
 def check_rounds(rounds: int) -> int:
@@ -194,6 +202,16 @@ def find_conflicts(given: Collection[str]) -> list[tuple[str, str]]:
         ]
     if "nnodes" in given and "rdzv_endpoint" not in given:
         conflicts.append(("nnodes", "several nodes need rdzv-endpoint HOST:PORT, the same on each of them"))
+    if "nnodes" in given:
+        conflicts += [
+            (
+                name,
+                f"{option_name(name)} is for one node: of several, each would decide by itself when to stop, "
+                "and wait for the others; use rounds",
+            )
+            for name in ("until", "budget_s")
+            if name in given
+        ]
     return conflicts
 
 
@@ -269,9 +287,8 @@ def build_study(
     options: Options,
 ) -> Study:
     """A study with what was left out filled in: three rounds, or for `until` at most ten minutes."""
-    raise_first(
-        find_conflicts({key for key, value in (("rounds", rounds), ("until", until)) if value is not None})
-    )
+    given = {"rounds": rounds, "until": until, "budget_s": budget_s, **changed_options(options)}
+    raise_first(find_conflicts({name for name, value in given.items() if value is not None}))
     if until is not None:
         rounds, budget_s = 0, budget_s or DEFAULT_BUDGET_S
     elif rounds is None:

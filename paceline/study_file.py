@@ -65,6 +65,18 @@ def _check_values(values: list[str]) -> list[str]:
     return values
 
 
+def _check_worlds(worlds: list[int]) -> list[int]:
+    if not worlds:
+        raise ValueError("a study needs at least one world, such as [1, 2]")
+    return worlds
+
+
+def _check_placements(placements: list[str]) -> list[str]:
+    if not placements:
+        raise ValueError('a study needs at least one placement, such as ["tuned"]')
+    return placements
+
+
 def _check_size(text: str) -> str:
     parse_bytes(text)
     return text
@@ -76,9 +88,19 @@ def _check_link(text: str) -> str:
 
 
 _Count = Annotated[int, AfterValidator(study.check_count)]
-_Duration = Annotated[float, BeforeValidator(_as_seconds)]
+_Duration = Annotated[float, BeforeValidator(_as_seconds), AfterValidator(study.check_duration)]
 _Values = Annotated[
     list[Annotated[str, BeforeValidator(_as_text)]], BeforeValidator(_as_list), AfterValidator(_check_values)
+]
+_Worlds = Annotated[
+    list[Annotated[int, AfterValidator(study.check_world)]],
+    BeforeValidator(_as_list),
+    AfterValidator(_check_worlds),
+]
+_Placements = Annotated[
+    list[Annotated[str, AfterValidator(study.check_placement)]],
+    BeforeValidator(_as_list),
+    AfterValidator(_check_placements),
 ]
 
 
@@ -111,12 +133,8 @@ class _StudyKeys(_OptionKeys):
 
     program: str
     arguments: list[Annotated[str, BeforeValidator(_as_text)]] = []
-    worlds: Annotated[list[Annotated[int, AfterValidator(study.check_world)]], BeforeValidator(_as_list)] = [
-        1
-    ]
-    placement: Annotated[
-        list[Annotated[str, AfterValidator(study.check_placement)]], BeforeValidator(_as_list)
-    ] = ["tuned"]
+    worlds: _Worlds = [1]
+    placement: _Placements = ["tuned"]
     sweep: dict[str, _Values] = {}
     name: Annotated[str, AfterValidator(study.check_name)] | None = None
     rounds: Annotated[int, AfterValidator(study.check_rounds)] | None = None

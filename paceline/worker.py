@@ -2,7 +2,7 @@
 
 Enters: a script and its arguments, and the launcher's spec.json named in the environment. Leaves:
 rank{R}.jsonl beside the spec. The script finds its own sys.argv, __main__, import path, working
-directory and environment.
+directory and environment; the probe comes when it imports torch, and torch is not imported before.
 
     PACELINE_SPEC=spec.json torchrun --nproc-per-node 2 -m paceline.worker train.py --dim 64
 """
@@ -16,16 +16,22 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 import types
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from paceline.first_import import on_first_import
 from paceline.probe.sink import Sink
 from paceline.processes import die_with_parent
 from paceline.record import LINE_END, LINE_EXCEPTION, LINE_NOTE, LINE_START, SAMPLED
 from paceline.stacks import answer_with_stacks
+
+if TYPE_CHECKING:
+    from paceline.probe.sampling import Sampling
 
 SPEC_VARIABLE = "PACELINE_SPEC"
 WAIT_FOR_RANKS_S = 10.0  # longest wait for the others at the end: a dead rank must not hold the living
@@ -47,8 +53,14 @@ class Rank:
         shared = {core for i, others in enumerate(cores) if i != self.local_rank for core in others}
         self.own_cores = [core for core in self.cores if core not in shared]
         self.sink = Sink(self.folder / f"rank{self.rank}.jsonl")
+        self.sampling: Sampling | None = None  # None as long as the script has not imported torch
+        self._hidden: dict[str, str] = {}
         self._exit = os._exit
         self._pid = os.getpid()
+
+    def is_this_process(self) -> bool:
+        """False in a forked child, which may run the script's end, and os._exit, as well."""
+        return os.getpid() == self._pid
 
     def settle(self) -> None:
         """Before torch is imported: cores, and what happens when the launcher dies or asks."""
@@ -58,14 +70,47 @@ class Rank:
         answer_with_stacks(self.folder / f"rank{self.rank}.stacks")
 
     def hide_launcher(self) -> None:
-        """Leave the script the environment of plain torchrun; torch has read what was meant for it."""
-        for name in [SPEC_VARIABLE, *self.spec.get("added_environment", [])]:
-            os.environ.pop(name, None)
+        """Leave the script the environment of plain torchrun."""
+        os.environ.pop(SPEC_VARIABLE, None)
+        added = self.spec.get("added_environment", [])
+        self._hidden = {name: os.environ.pop(name) for name in added if name in os.environ}
 
-    def write_start(self) -> None:
+    @contextlib.contextmanager
+    def around_torch(self, script: str) -> Iterator[None]:
+        """Show torch what was meant for it, unless the script has chosen itself, and attach the probe."""
+        shown = self._hidden.keys() - os.environ.keys()
+        os.environ.update((name, self._hidden[name]) for name in shown)
+        try:
+            yield
+            self.attach_probe(script)
+        finally:
+            for name in shown:
+                os.environ.pop(name, None)
+
+    def attach_probe(self, script: str) -> None:
         import torch
 
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        if self.spec.get("virtual"):
+            from paceline import virtual
+
+            wanted = self.spec["virtual"]
+            virtual.install(
+                devices=wanted["devices"],
+                memory=wanted["memory"],
+                link=wanted["link"],
+                as_cuda=wanted["as_cuda"],
+            )
+        from paceline.probe.attach import attach
+
+        # No word of accelerators: to ask about them starts them. The first step shows what the script uses.
+        versions = {"python": sys.version.split()[0], "torch": torch.__version__}
+        self.sink.write(LINE_START, threads=torch.get_num_threads(), versions=versions)
+        on_done = (lambda: None) if self.spec["to_end"] else self.end_script
+        self.sampling = attach(self.spec, self.sink, self.own_cores, self.wait_for_ranks, on_done)
+        if self.spec.get("observer"):
+            importlib.import_module(self.spec["observer"]).attach(self.sink, os.path.abspath(script))
+
+    def write_start(self) -> None:
         self.sink.write(
             LINE_START,
             rank=self.rank,
@@ -74,10 +119,7 @@ class Rank:
             pid=self._pid,
             perf_s=time.perf_counter(),
             unix_s=time.time(),
-            device=accelerator.type if accelerator else "cpu",
-            threads=torch.get_num_threads(),
             cores=sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],
-            versions={"python": sys.version.split()[0], "torch": torch.__version__},
         )
 
     def wait_for_ranks(self, stage: str) -> None:
@@ -114,7 +156,33 @@ class Rank:
         except (RuntimeError, OSError) as error:  # torch's store errors are RuntimeErrors
             self.sink.write(LINE_NOTE, code="not_gathered", text=f"another machine did not answer: {error}")
 
-    def write_exception(self, error: BaseException, script: str, step: int, sampling: bool) -> None:
+    def script_ended(self, exit_code: int) -> None:
+        if not self.is_this_process():
+            return
+        # Another thread that ends the process, as a watchdog does, must not wait for a device that hangs; nor
+        # can it switch off what listens to the training thread.
+        trains = threading.current_thread() is threading.main_thread()
+        if trains and self.sampling is not None:
+            self.sampling.script_ended()
+        self.sink.write(LINE_END, reason="script ended", exit_code=exit_code)
+        if trains:
+            self.gather()
+
+    def exit_after_keeping(self, status: int) -> NoReturn:
+        """What stands in the place of os._exit."""
+        try:
+            self.script_ended(status)
+        finally:  # it is the last resort of many a script: whatever happens above, the process ends here
+            self._exit(status)
+        raise AssertionError("os._exit returned")
+
+    def script_raised(self, error: BaseException, script: str) -> None:
+        self.write_exception(error, script)
+        if self.sampling is not None and self.is_this_process():
+            with contextlib.suppress(Exception):  # a broken device gives nothing more
+                self.sampling.read_late_values()
+
+    def write_exception(self, error: BaseException, script: str) -> None:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.filename == os.path.abspath(script)]
         at = own[-1] if own else (frames[-1] if frames else None)
@@ -125,8 +193,8 @@ class Rank:
             message=message,
             traceback="".join(traceback.format_exception(error)),
             line=f"{at.filename}:{at.lineno}" if at else None,
-            step=step,
-            sampling=sampling,
+            step=self.sampling.clock.step if self.sampling else 0,
+            sampling=self.sampling is not None and self.sampling.clock.kind == SAMPLED,
             oom=isinstance(error, MemoryError)
             or type(error).__name__ == "OutOfMemoryError"
             or "can't allocate memory" in message,
@@ -160,52 +228,24 @@ def main() -> None:
     rank = Rank(spec)
     rank.settle()
     script, arguments = sys.argv[1], sys.argv[2:]
-    if spec.get("virtual"):
-        from paceline import virtual
-
-        wanted = spec["virtual"]
-        virtual.install(
-            devices=wanted["devices"],
-            memory=wanted["memory"],
-            link=wanted["link"],
-            as_cuda=wanted["as_cuda"],
-        )
-
-    from paceline import probe
-
     rank.write_start()
-    on_done = (lambda: None) if spec["to_end"] else rank.end_script
-    sampling = probe.attach(spec, rank.sink, rank.own_cores, rank.wait_for_ranks, on_done)
-    if spec.get("observer"):
-        importlib.import_module(spec["observer"]).attach(rank.sink, os.path.abspath(script))
-
-    def script_ended(exit_code: int) -> None:
-        sampling.script_ended()
-        rank.sink.write(LINE_END, reason="script ended", exit_code=exit_code)
-        rank.gather()
-
-    def exit_after_keeping(status: int) -> NoReturn:
-        if os.getpid() == rank._pid:  # forked children leave this way too
-            script_ended(status)
-        rank._exit(status)
-        raise AssertionError("os._exit returned")
-
-    os._exit = exit_after_keeping
     rank.hide_launcher()
+    on_first_import("torch", lambda: rank.around_torch(script))
+    os._exit = rank.exit_after_keeping
+    if spec.get("observer"):  # it also sees a script that fails before it imports torch
+        importlib.import_module("torch")
     try:
         run_script(script, arguments)
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        script_ended(code)
+        rank.script_ended(code)
         raise
     except BaseException as error:
         error.with_traceback(frames_of_script(error))
-        rank.write_exception(error, script, sampling.clock.step, sampling.clock.kind == SAMPLED)
-        with contextlib.suppress(Exception):  # a broken device gives nothing more
-            sampling.read_late_values()
+        rank.script_raised(error, script)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
-    script_ended(0)
+    rank.script_ended(0)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ NEXT_ACTION = {
     "failed": "Mend the cause, then run the same command with --retry; the whole traceback is in the store.",
     "hung": "Look for a rank that skips a collective the others enter; the store has where each stood.",
     "oom": "Try a smaller batch, fewer ranks on this machine, or a sharded model (FSDP).",
-    "refused": "Change the configuration as the message says.",
+    "refused": "Use as many ranks as there are devices (`paceline doctor` lists them), or --virtual N.",
 }
 
 

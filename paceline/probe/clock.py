@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from paceline.probe.period import Period
 from paceline.probe.phases import (
+    BACKWARD_BEGAN,
     BACKWARD_ENDED,
     DATA,
     OPTIMIZER_BEGAN,
@@ -49,6 +50,17 @@ class Window:
 class StepClock:
     """Cuts the time of the training thread into steps."""
 
+    EVENTS = (
+        "note",
+        "backward_began",
+        "gradients_began",
+        "backward_ended",
+        "optimizer_began",
+        "optimizer_ended",
+        "optimizer_stepped",
+        "mark",
+    )
+
     def __init__(
         self,
         window: Window,
@@ -62,13 +74,16 @@ class StepClock:
         self.step = 0  # the step under way
         self.optimizer_calls = 0
         self.last_micro_steps = 0  # of the step that ended last
+        self.in_backward = False
+        self.calls_backward = False  # in this step, or in the one before
         self._write_step = write_step
         self._on_step_end = on_step_end
         self._on_restart = on_restart
         self._marker = marker
         self._now = now
         self._period = Period()
-        self._optimizer_depth = 0  # an optimizer may call another one (ZeRO): only the outermost counts
+        # Ids of those under way: an optimizer may call another one (ZeRO), and only the outermost counts.
+        self._optimizers: list[int] = []
         self._began_s = now()
         self._events: list[Event] = []
 
@@ -86,21 +101,45 @@ class StepClock:
         """Where the step under way stands; worked out when asked, which only sampled steps do."""
         phase = DATA
         for event, _ in self._events:
-            phase = phase_after(phase, event, self._optimizer_depth > 0)
+            phase = phase_after(phase, event, bool(self._optimizers))
         return phase
 
     def note(self, event: int) -> None:
         """Something happened now."""
         self._events.append((event, self._now()))
 
-    def optimizer_began(self) -> None:
-        self._optimizer_depth += 1
-        if self._optimizer_depth == 1:
+    def backward_began(self) -> None:
+        self.in_backward = True
+        if not self.calls_backward:
+            self.calls_backward = True
+            # What passed for one in this step were gradients on the way to it: a penalty's, an attack's.
+            self._events = [e for e in self._events if e[0] not in (BACKWARD_BEGAN, BACKWARD_ENDED)]
+        self.note(BACKWARD_BEGAN)
+
+    def gradients_began(self) -> None:
+        """torch.autograd.grad, in a step that calls no backward otherwise."""
+        self.in_backward = True
+        self.note(BACKWARD_BEGAN)
+
+    def backward_ended(self) -> None:
+        self.in_backward = False
+        self.note(BACKWARD_ENDED)
+
+    def optimizer_began(self, optimizer: object) -> None:
+        number = id(optimizer)
+        # No hook tells that an optimizer raised; but it begins again when other things have happened since.
+        # At once it begins again where its class hands on to the one above.
+        if number in self._optimizers and self._events and self._events[-1][0] != OPTIMIZER_BEGAN:
+            del self._optimizers[self._optimizers.index(number) :]
+        if not self._optimizers:
             self._events.append((OPTIMIZER_BEGAN, self._now()))
+        self._optimizers.append(number)
 
     def optimizer_ended(self, optimizer: object) -> None:
-        self._optimizer_depth = max(0, self._optimizer_depth - 1)
-        if self._optimizer_depth == 0:
+        if self._optimizers:  # those that it called and that raised go with it
+            while self._optimizers.pop() != id(optimizer) and self._optimizers:
+                pass
+        if not self._optimizers:
             self.optimizer_stepped(optimizer)
 
     def optimizer_stepped(self, optimizer: object) -> None:
@@ -134,6 +173,7 @@ class StepClock:
         phases = cut(self._began_s, self._events)
         self._write_step((step, self.kind, ended_s, time.time(), ended_s - self._began_s, *phases))
         self.last_micro_steps = phases[-1]
+        self.calls_backward = self.calls_backward and self.last_micro_steps > 0
         self.step = step + 1
         self._began_s = ended_s
         self._events.clear()

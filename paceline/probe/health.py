@@ -20,6 +20,8 @@ from paceline.step_file import StepFile
 class Health:
     """Collects the numbers of the step under way."""
 
+    EVENTS = ("loss_scaled", "backward_called", "scaler_steps", "optimizer_stepped", "step_skipped")
+
     def __init__(self) -> None:
         self._unread: list[tuple[int, str, list[torch.Tensor]]] = []  # (row, metric, tensors to add up)
         self._scaled: tuple[weakref.ref[torch.Tensor], torch.Tensor] | None = None
@@ -32,10 +34,13 @@ class Health:
         if isinstance(outputs, torch.Tensor) and isinstance(scaled, torch.Tensor):
             self._scaled = weakref.ref(scaled), outputs.data
 
+    def forget_losses(self) -> None:
+        self._losses = []
+
     def backward_called(self, tensors: Any) -> None:
         """Keep the loss that backward was called on, as it was before scaling."""
-        loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
-        if loss is None or loss.numel() != 1:
+        loss = loss_among(tensors)
+        if loss is None:
             return
         if self._scaled is not None and self._scaled[0]() is loss:
             loss = self._scaled[1]
@@ -83,6 +88,12 @@ class Health:
             total = sum(map(float, tensors))
             steps.fill(row, metric, float(total > 0) if metric == "skipped" else total)
         self._unread.clear()
+
+
+def loss_among(outputs: Any) -> torch.Tensor | None:
+    """The loss, where that is what gradients are asked of: the first of the outputs, if it is one number."""
+    first = outputs if isinstance(outputs, torch.Tensor) else next(iter(outputs), None)
+    return first if isinstance(first, torch.Tensor) and first.numel() == 1 else None
 
 
 def gradient_norm(parameters: list[torch.Tensor]) -> float:

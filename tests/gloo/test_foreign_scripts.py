@@ -38,7 +38,7 @@ def run(
 def test_a_rank_starts_fast() -> None:
     # benchmarks/harness.py measures the time; this names the modules that would cost it.
     program = (
-        "import sys, torch; before = set(sys.modules); import paceline.worker, paceline.probe; "
+        "import sys, torch; before = set(sys.modules); import paceline.worker, paceline.probe.attach; "
         "print(*{name.split('.')[0] if not name.startswith('torch.') else '.'.join(name.split('.')[:3]) "
         "for name in set(sys.modules) - before})"
     )
@@ -54,6 +54,8 @@ def test_a_rank_starts_fast() -> None:
         "torch.distributed.fsdp",
     }
     assert len(new) < 15, new
+    program = "import sys, paceline.worker; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_accelerate(tmp_path: Path) -> None:
@@ -86,10 +88,32 @@ def test_two_optimizers(tmp_path: Path) -> None:
     assert len(rank.series["micro_steps"]) == 4 + 15 + 4
 
 
+@pytest.mark.parametrize(("chosen", "threads"), [([], 1), (["2"], 2)])
+def test_a_scripts_first_lines_come_before_torch(tmp_path: Path, chosen: list[str], threads: int) -> None:
+    said = tmp_path / "said"
+    (rank,) = run(tmp_path, "with_environment.py", 1, str(said), *chosen).ranks
+    assert said.read_text() == f"[] None {threads}"
+    assert rank.start["threads"] == threads
+    assert rank.start["device"] == "cpu"
+
+
 def test_os_exit(tmp_path: Path) -> None:
     record = run(tmp_path, "with_os_exit.py", 1, sampled=10)
     (rank,) = record.ranks
     assert len(rank.series["step_time_s"]) == 26
+    assert [note["code"] for note in rank.notes] == ["no_samples"]
+
+
+def test_os_exit_by_another_thread_ends_at_once_in_the_counted_step_too(tmp_path: Path) -> None:
+    (rank,) = run(tmp_path, "with_watchdog.py", 1, "19").ranks
+    assert len(rank.series["step_time_s"]) == 4 + 15
+    assert ["exit code 3 after 19 steps" in note["text"] for note in rank.notes] == [True]
+
+
+def test_what_a_forked_child_trains_is_not_measured(tmp_path: Path) -> None:
+    (rank,) = run(tmp_path, "with_fork.py", 1, str(tmp_path / "trained")).ranks
+    assert (tmp_path / "trained").exists()
+    assert len(rank.series["step_time_s"]) == 13
     assert [note["code"] for note in rank.notes] == ["no_samples"]
 
 

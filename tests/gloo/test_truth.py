@@ -132,6 +132,20 @@ def test_the_loss_is_the_unscaled_one(measured) -> None:
     assert all(0 < loss < 20 for loss in rank.series["loss"])
 
 
+@pytest.mark.parametrize("how", ["plain", "checkpoint", "scaler", "grad", "penalty"])
+def test_one_micro_step_is_one_however_gradients_are_asked_for(measured, how: str) -> None:
+    (rank,) = measured("known_backward.py", 1, how).ranks
+    assert set(rank.series["micro_steps"]) == {1.0}
+    assert rank.series["loss"] == pytest.approx([4.0] * len(rank.series["loss"]))
+    assert min(rank.series["backward_s"]) > 0
+    assert rank.facts["batch"] == {"samples_per_step": 8}
+
+
+def test_what_another_thread_loads_is_no_part_of_a_step(measured) -> None:
+    (rank,) = measured("known_backward.py", 1, "thread").ranks
+    assert set(rank.series["dataloader_s"]) == {0.0}
+
+
 def test_a_nan_is_traced_to_its_step_and_rank(measured) -> None:
     record = measured("known_nan.py", 2)
     (finding,) = [f for f in explained(record).findings if f.code == "non_finite"]

@@ -27,7 +27,7 @@ FLOORS = (
     ("outcome", "run_key", "spec", "torchrun", "agent", "worker", "store_file", "study_file"),
     ("world", "ingest", "placement", "probe", "study", "virtual"),
     ("machine", "processes", "step_file", "toml_positions"),
-    ("record", "quantity", "nearest", "darwin", "stacks", "__init__"),
+    ("record", "quantity", "nearest", "darwin", "stacks", "first_import", "__init__"),
 )
 
 TORCH_FREE = frozenset({
@@ -37,13 +37,14 @@ TORCH_FREE = frozenset({
 
 # What a rank imports, and what that may import besides torch and the standard library.
 IN_RANKS = {
-    "worker": {"probe", "processes", "record", "stacks", "virtual", "__init__"},
+    "worker": {"first_import", "probe", "processes", "record", "stacks", "virtual", "__init__"},
     "virtual": {"record", "quantity", "__init__"},
     "probe": {"probe", "record", "step_file", "__init__"},
     "step_file": {"record"},
     "processes": set(),
     "record": set(),
     "stacks": set(),
+    "first_import": set(),
     "__init__": set(),
 }
 

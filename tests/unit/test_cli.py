@@ -88,7 +88,7 @@ def test_every_option_of_run_arrives(paceline, launched):
     code, _, error = paceline(
         "run", "--nproc", "1,2", "--sweep", "lr=1,2", "--sweep", "b=3", "--placement", "plain",
         "--steps", "10", "--warmup", "2", "--sampled", "1", "--to-end", "--step-marker", "AdamW",
-        "--rounds", "2", "--timeout", "2m", "--budget", "1h", "--device", "cpu",
+        "--rounds", "2", "--timeout", "2m", "--device", "cpu",
         "--virtual", "2", "--virtual-memory", "1GiB", "--virtual-link", "1GB/s,5us",
         "--virtual-as-cuda", "--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "h:1", "--rdzv-id", "i",
         "--rdzv-conf", "is_host=true", "--local-addr", "h", "--name", "all", "train.py",
@@ -166,6 +166,8 @@ def test_a_failed_world_makes_exit_code_1_and_is_told(paceline, launched):
         (("run", "--until", "3%", "--rounds", "3", "train.py"), "exclude each other"),
         (("run", "--warmup", "0", "train.py"), "the least is 1"),
         (("run", "--timeout", "soon", "train.py"), "such as 90s"),
+        (("run", "--timeout", "nan", "train.py"), "such as 90s"),
+        (("run", "--nnodes", "2", "--rdzv-endpoint", "h:1", "--budget", "1h", "train.py"), "for one node"),
         (("run", "--json", "nowhere/o.json", "train.py"), "there is no folder nowhere"),
         (("run", "--json", ".", "train.py"), "--json . is a folder; name a file"),
         (("run", "--name", "a/b", "train.py"), "cannot name a study"),

@@ -43,7 +43,7 @@ class Script:
 
     def optimizer_step(self, optimizer: object) -> None:
         self.wait(0.001)
-        self.clock.optimizer_began()
+        self.clock.optimizer_began(optimizer)
         self.wait(0.004)
         self.clock.optimizer_ended(optimizer)
 
@@ -72,17 +72,38 @@ def test_every_moment_of_a_step_belongs_to_one_phase() -> None:
 def test_an_optimizer_inside_an_optimizer_is_one_step() -> None:
     script = Script()
     script.micro_step()
-    script.clock.optimizer_began()
-    script.clock.optimizer_began()
+    script.clock.optimizer_began("outer")
+    script.clock.optimizer_began("inner")
     script.wait(0.004)
     script.clock.optimizer_ended("inner")
     script.clock.optimizer_ended("outer")
     assert len(script.rows) == 1
 
 
+def test_an_optimizer_that_raised_is_forgotten_when_it_steps_again() -> None:
+    script = Script()
+    script.optimizer_step("outer")
+    script.clock.optimizer_began("outer")
+    script.clock.optimizer_began("inner")  # raises; the script catches it, and goes on
+    for _ in range(2):
+        script.micro_step()
+        script.optimizer_step("outer")
+    assert [line["step"] for line in script.rows] == [0, 1, 2]
+
+
+def test_an_optimizer_whose_class_calls_the_one_above_is_one_step() -> None:
+    script = Script()
+    for _ in range(2):
+        script.micro_step()
+        script.clock.optimizer_began(SGD)
+        script.optimizer_step(SGD)
+        script.clock.optimizer_ended(SGD)
+    assert [line["optimizer_s"] for line in script.rows] == [pytest.approx(0.005)] * 2
+
+
 def test_a_closure_runs_forward_and_backward_inside_the_optimizer() -> None:
     script = Script()
-    script.clock.optimizer_began()
+    script.clock.optimizer_began(SGD)
     script.micro_step()
     script.wait(0.003)
     script.clock.optimizer_ended(SGD)

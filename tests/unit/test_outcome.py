@@ -107,6 +107,22 @@ def test_out_of_memory_has_its_own_status(exception):
     assert "ran out of memory after 8 steps" in outcome.cause
 
 
+@pytest.mark.parametrize(
+    ("timed", "warmup", "status"),
+    [(0, 0, "refused"), (3, 5, "failed")],
+)
+def test_a_device_that_is_not_there_is_refused_before_the_first_step(timed, warmup, status):
+    lost = raised("AcceleratorError", "CUDA error: invalid device ordinal\nCompile with ...")
+    log = rank(1, timed, warmup=warmup, exception=lost)
+    outcome = decide_outcome(ended(rank(0, timed, warmup=warmup), log, failures=[failure(1)], exit_code=1))
+    assert (outcome.status, outcome.failed_rank) == (status, 1)
+    assert outcome.last_line == "AcceleratorError: CUDA error: invalid device ordinal"
+    if status == "refused":
+        assert outcome.cause.startswith(
+            "rank 1 found no device for itself before its first step, at train.py:7"
+        )
+
+
 def test_a_rank_that_left_without_a_word_is_named_before_its_victims():
     outcome = decide_outcome(
         ended(
@@ -187,6 +203,24 @@ def test_a_hang_names_the_rank_that_waits_for_nobody():
     assert outcome.cause == (
         "no step for 20 s; rank 0 stands at loop.py:4 in barrier; rank 1 stands at train.py:9"
     )
+
+
+def test_an_error_before_a_hang_is_what_it_began_with():
+    outcome = decide_outcome(
+        ended(
+            rank(0, 3, exception=raised("RuntimeError", PEER)),
+            rank(1, 3, exception=raised("ValueError", "bad batch")),
+            hung_after_s=20.0,
+            exit_code=None,
+            stacks={0: WAITING, 1: BUSY},
+        )
+    )
+    assert (outcome.status, outcome.failed_rank) == ("failed", 1)
+    assert outcome.cause == (
+        "rank 1 raised after 8 steps, at train.py:7: ValueError: bad batch; then no step for 20 s; "
+        "rank 0 stands at loop.py:4 in barrier; rank 1 stands at train.py:9"
+    )
+    assert outcome.traceback.startswith("…\nrank 0\nThread 0x01")
 
 
 def test_a_hang_before_any_rank_and_after_all_of_them():

@@ -66,6 +66,18 @@ def test_one_machine_stands_alone_several_meet(tmp_path):
     assert "paceline.worker" not in several
 
 
+def test_only_nodes_that_do_the_same_run_meet(tmp_path):
+    def meeting(world, round, **options):
+        config = Config("train.py", ("--lr", "1"), world, "plain")
+        options = Options(nnodes="2", rdzv_endpoint="a:29400", **options)
+        arguments = build_arguments(config, options, tmp_path, True, round)
+        return arguments[arguments.index("--rdzv-id") + 1]
+
+    assert meeting(1, 1) == meeting(1, 1, timeout_s=20)
+    assert len({meeting(1, 1), meeting(2, 1), meeting(1, 2)}) == 3
+    assert meeting(1, 1, rdzv_id="job7").startswith("job7-")
+
+
 def test_hidden_accelerators_stay_hidden_from_the_script(tmp_path):
     for hiding in ({"device": "cpu"}, {"virtual_devices": 2}):
         agent, spec = write(tmp_path, **hiding)

@@ -1,6 +1,7 @@
 """What runs: combinations, what is impossible, and the key that resume rests on."""
 
 import dataclasses
+import math
 
 import pytest
 
@@ -74,6 +75,7 @@ def test_a_missing_script_names_the_nearest(script):
         ({"warmup": 0}, "the least is 1"),
         ({"sampled": -1}, "the least is 0"),
         ({"timeout_s": 0.0}, "try 300s"),
+        ({"timeout_s": math.nan}, "try 300s"),
         ({"step_marker": ""}, "marks no step"),
         ({"device": "cuda"}, "did you mean 'cpu'"),
         ({"nnodes": "two"}, "not a number of nodes"),
@@ -96,6 +98,16 @@ def test_rounds_and_until_exclude_each_other(script):
     assert (study.rounds, study.budget_s) == (0, 600.0)
     with pytest.raises(ValueError, match="the least is 1"):
         Study("s", configs, rounds=0)
+
+
+def test_several_nodes_do_a_fixed_number_of_rounds(script):
+    configs = expand(script, [], [1], {}, ["tuned"])
+    nodes = Options(nnodes="2", rdzv_endpoint="a:29400")
+    assert build_study(configs, rounds=2, options=nodes).rounds == 2
+    with pytest.raises(ValueError, match="until is for one node"):
+        build_study(configs, until=0.03, options=nodes)
+    with pytest.raises(ValueError, match="budget is for one node"):
+        build_study(configs, rounds=2, budget_s=60, options=nodes)
 
 
 def test_sweeps_are_read_from_the_command_line():

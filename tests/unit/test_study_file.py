@@ -102,6 +102,24 @@ sweep = { accum-steps = [4, true], 'lr' = [] }
 
 
 @pytest.mark.parametrize(
+    "value",
+    [
+        "timeout = 0",
+        "timeout = nan",
+        "timeout = inf",
+        "budget = -5",
+        "budget = nan",
+        "worlds = []",
+        "placement = []",
+    ],
+)
+def test_a_value_that_cannot_work_is_shown_beside_other_mistakes(study_file, value):
+    with pytest.raises(ValueError, match="has 2 mistakes") as caught:
+        load_study(study_file(f'program = "train.py"\n{value}\nstesp = 30'))
+    assert [(line, column) for line, column, _ in places(caught.value)] == [(2, value.index("=") + 3), (3, 1)]
+
+
+@pytest.mark.parametrize(
     ("text", "line", "column"),
     [
         ('program = "train.py"\nworlds = [1, 2\nrounds = 3', 3, 1),
