@@ -70,6 +70,16 @@ class Case:
         starts = [rank.start for run in self.runs for rank in run.ranks]
         return str(starts[0].get("device", "cpu")) if starts else "cpu"
 
+    @property
+    def phases_tell(self) -> bool:
+        """Whether the phases of the host are those of the work. An accelerator works on while the host is
+        elsewhere, and the host waits for it where the script reads a loss."""
+        return self.device in HOST_WAITS
+
+
+# Devices that work while the host waits: there the host's phases are where the time goes.
+HOST_WAITS = ("cpu", "virtual")
+
 
 def percent(share: float) -> str:
     """0.456 → `46 %`; small shares keep a digit."""

@@ -29,6 +29,8 @@ def find_data_bound(case: Case) -> Finding | None:
     data_s, step_s = case.value("data_s"), case.step_time_s
     if case.straggler is not None and case.straggler.always and case.straggler.place == "data":
         data_s -= case.straggler.late_s / case.row.world  # that rank's alone: told as its own finding
+    if not case.phases_tell:
+        data_s = min(data_s, step_s * (1 - case.value("compute_share", 1.0)))  # what the device stands idle
     if not step_s or data_s < DATA_SHARE * step_s:
         return None
     loader_s = case.value("dataloader_s")

@@ -102,14 +102,14 @@ def _lost_parts(case: Case) -> dict[str, float]:
     def beyond(name: str) -> float:
         return case.value(name) - case.base_value(name) * share
 
-    parts = {
-        "exposed communication": beyond("exposed_comm_s"),
-        LATE: _waiting_s(case),
-        "data": beyond("data_s"),
-        "optimizer": beyond("optimizer_s"),
-        "clipping and logging": beyond("other_s"),
-        "work that is not divided": _undivided_s(case, share),
-    }
+    parts = {"exposed communication": beyond("exposed_comm_s"), LATE: _waiting_s(case)}
+    if case.phases_tell:
+        parts |= {
+            "data": beyond("data_s"),
+            "optimizer": beyond("optimizer_s"),
+            "clipping and logging": beyond("other_s"),
+            "work that is not divided": _undivided_s(case, share),
+        }
     late = case.straggler
     if late is not None and late.always:
         # What that rank does while the others wait is in one of the phases, or in none that is a part.
@@ -118,7 +118,7 @@ def _lost_parts(case: Case) -> dict[str, float]:
         phase = {"data": "data", "optimizer": "optimizer", "other": "clipping and logging"}.get(
             late.place or ""
         )
-        if phase is not None:
+        if phase in parts:
             parts[phase] -= own_s
     parts = {name: part_s for name, part_s in parts.items() if part_s > 0}
     parts[REST] = max(0.0, beyond("step_time_s") - sum(parts.values()))

@@ -117,7 +117,8 @@ def test_the_labs_scripts_train_on_it(tmp_path: Path, script: str, arguments: tu
 
 
 def test_hidden_accelerators_leave_the_script_its_cores(tmp_path: Path) -> None:
-    record = run(tmp_path, ROOT / "labs" / "hw1" / "ddp_benchmark.py", 2, device="cpu")
+    script = ROOT / "labs" / "hw1" / "ddp_benchmark.py"
+    record = run(tmp_path, script, 2, "--steps", "60", device="cpu")
     assert record.status == "ok", (record.cause, record.traceback)
     assert record.ranks[0].start["device"] == "cpu"
     assert record.ranks[0].facts["communication"]["backend"] == "gloo"

@@ -259,6 +259,31 @@ def test_data_that_takes_much_of_the_step() -> None:
     assert findings(make_run(ranks=[make_rank(0, [0.020] * 30, phases=phases)])) == {}
 
 
+def test_a_host_that_waits_for_its_accelerator_is_not_short_of_data() -> None:
+    """`loss.item()` after the optimizer's step waits there for all that the device has still to do."""
+    phases = {"data_s": [0.014] * 30, "dataloader_s": [0.0] * 30}
+
+    def found(compute_share: float) -> dict[str, Finding]:
+        facts = {"timeline": {"steps": [], "compute_share": compute_share}}
+        rank = make_rank(0, [0.020] * 30, phases=phases, start={"device": "cuda"}, facts=facts)
+        return findings(make_run(ranks=[rank]))
+
+    assert found(0.95) == {}
+    assert "14.0 ms of each" in found(0.3)["data_bound"].text
+    assert "10.0 ms of each" in found(0.5)["data_bound"].text
+
+
+def test_host_phases_of_an_accelerator_are_no_part_of_what_is_lost() -> None:
+    def run(world: int, time_s: float) -> RunRecord:
+        phases = {"data_s": [time_s * 0.7] * 30}
+        ranks = [make_rank(r, [time_s] * 30, phases=phases, start={"device": "cuda"}) for r in range(world)]
+        return make_run(world=world, ranks=ranks)
+
+    text = findings(run(1, 0.020), run(2, 0.022))["no_speedup"].text
+    assert "unattributed 12.0 ms" in text
+    assert "data" not in text
+
+
 def test_more_threads_than_cores_fight() -> None:
     ranks = [make_rank(rank, [0.020] * 30, start={"threads": 4, "cores": []}) for rank in range(2)]
     finding = findings(make_run(world=2, ranks=ranks, placement="plain", machine=MACHINE))["threads_fight"]

@@ -106,7 +106,8 @@ def _explain(data: LabData, rows: Sequence[LabRow]) -> Question:
     if lost_s <= 0:
         return answer(data, "2.3", f"{begin} **Nothing is lost.**")
     parts = [("communication that no computing hides", value(largest, "exposed_comm_s"))]
-    for name in ("forward", "optimizer"):
+    # An accelerator works on while the host is elsewhere: there the host's phases say nothing.
+    for name in () if data.accelerated else ("forward", "optimizer"):
         grown_s = value(largest, f"{name}_s") - value(one, f"{name}_s") / world
         parts.append((f"{name}, not {world} times shorter", grown_s))
     known = sorted(((name, s) for name, s in parts if s > 0.03 * lost_s), key=lambda part: -part[1])
