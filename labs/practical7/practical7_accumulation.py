@@ -62,8 +62,7 @@ def train(device, flags):
     inputs = torch.randn(SAMPLES, DIM, device=device)
     targets = torch.rand(SAMPLES, DIM, device=device)
 
-    losses, times_ms = [], []
-    step_loss = torch.zeros((), device=device)
+    losses, times_ms, step_loss = [], [], torch.zeros((), device=device)
     start = time.perf_counter()
     for step in range(STEPS * ACCUM_STEPS):
         first = step * BATCH % SAMPLES  # the data set is read in order, again and again
