@@ -26,7 +26,7 @@ NUM_TIMES = STEP_METRICS.index("micro_steps") + 2  # the step's number and its t
 COLUMNS = ("step", *STEP_METRICS[: NUM_TIMES - 1], "written", *STEP_METRICS[NUM_TIMES - 1 :])
 ROW = struct.Struct(f"<{len(COLUMNS)}d")
 TIMES = struct.Struct(f"<{NUM_TIMES + 1}d")
-NUMBER = struct.Struct("<d")
+PLACES = {name: place * 8 for place, name in enumerate(COLUMNS)}  # of a column in its row, in bytes
 UNWRITTEN = ROW.pack(*(0.0 if name == "written" else math.nan for name in COLUMNS))
 ROWS_AT_ONCE = 2048  # the file grows by as many: some 350 KB
 
@@ -47,9 +47,9 @@ class StepFile:
         TIMES.pack_into(self._rows, self.num_rows * ROW.size, *times, 1.0)
         self.num_rows += 1
 
-    def fill(self, row: int, metric: str, value: float) -> None:
-        """Put in what was not known yet when the row was written."""
-        NUMBER.pack_into(self._rows, row * ROW.size + COLUMNS.index(metric) * NUMBER.size, value)
+    def fill(self, row: int, metric: str, *values: float) -> None:
+        """Put in what was not known yet when the row was written; several values: the columns that follow."""
+        struct.pack_into(f"<{len(values)}d", self._rows, row * ROW.size + PLACES[metric], *values)
 
     def _grow(self) -> None:
         new = UNWRITTEN * ROWS_AT_ONCE

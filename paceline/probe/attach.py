@@ -22,7 +22,7 @@ from paceline.record import LINE_NOTE
 from paceline.step_file import StepFile
 
 # How often counters and losses are read: a rank that is killed loses so much of them, and no step time.
-READING_INTERVAL_S = 0.1
+READING_INTERVAL_S = 0.2
 
 
 def attach(

@@ -72,6 +72,8 @@ class StepClock:
     ) -> None:
         self.window = window
         self.step = 0  # the step under way
+        self.kind = window.kind(0)  # of the step under way
+        self._turns = (window.warmup, window.warmup + window.steps)  # where it becomes another
         self.optimizer_calls = 0
         self.last_micro_steps = 0  # of the step that ended last
         self.in_backward = False
@@ -86,10 +88,6 @@ class StepClock:
         self._optimizers: list[int] = []
         self._began_s = now()
         self._events: list[Event] = []
-
-    @property
-    def kind(self) -> int:
-        return self.window.kind(self.step)
 
     @property
     def micro_steps(self) -> int:
@@ -114,7 +112,7 @@ class StepClock:
             self.calls_backward = True
             # What passed for one in this step were gradients on the way to it: a penalty's, an attack's.
             self._events = [e for e in self._events if e[0] not in (BACKWARD_BEGAN, BACKWARD_ENDED)]
-        self.note(BACKWARD_BEGAN)
+        self._events.append((BACKWARD_BEGAN, self._now()))
 
     def gradients_began(self) -> None:
         """torch.autograd.grad, in a step that calls no backward otherwise."""
@@ -123,7 +121,7 @@ class StepClock:
 
     def backward_ended(self) -> None:
         self.in_backward = False
-        self.note(BACKWARD_ENDED)
+        self._events.append((BACKWARD_ENDED, self._now()))
 
     def optimizer_began(self, optimizer: object) -> None:
         number = id(optimizer)
@@ -175,6 +173,8 @@ class StepClock:
         self.last_micro_steps = phases[-1]
         self.calls_backward = self.calls_backward and self.last_micro_steps > 0
         self.step = step + 1
+        if self.step in self._turns:
+            self.kind = self.window.kind(self.step)
         self._began_s = ended_s
         self._events.clear()
         self._on_step_end(step)
@@ -183,5 +183,6 @@ class StepClock:
         # Steps written so far were parts of steps. They are followed by a step 0, by which readers know.
         self._on_restart(reason, self.step)
         self.step = 0
+        self.kind = self.window.kind(0)
         self._began_s = self._events[-1][1]
         self._events.clear()

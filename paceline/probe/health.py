@@ -27,6 +27,7 @@ class Health:
         self._scaled: tuple[weakref.ref[torch.Tensor], torch.Tensor] | None = None
         self._losses: list[torch.Tensor] = []
         self._scale: torch.Tensor | None = None
+        self.scales = False  # in the step under way
         self._found_inf: list[torch.Tensor] = []
         self._skipped = False
 
@@ -52,11 +53,10 @@ class Health:
         if scaler.is_enabled():
             scale = scaler._scale
             self._scale = scale.clone() if scale is not None else None  # update() changes it in place
+            self.scales = self._scale is not None
 
     def optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
-        """A fused optimizer is always called and skips by itself: its found_inf tells."""
-        if self._scale is None:
-            return
+        """Under a scaler: a fused optimizer is always called and skips by itself; its found_inf tells."""
         found_inf = getattr(optimizer, "found_inf", None)
         if isinstance(found_inf, torch.Tensor):
             self._found_inf.append(found_inf)
@@ -75,7 +75,7 @@ class Health:
             if self._found_inf:
                 self._unread.append((row, "skipped", self._found_inf))
             steps.fill(row, "skipped", float(self._skipped))
-            self._found_inf, self._scale, self._skipped = [], None, False
+            self._found_inf, self._scale, self._skipped, self.scales = [], None, False, False
 
     @property
     def waits_for_nothing(self) -> bool:

@@ -79,7 +79,8 @@ def _watch_optimizers(clock: StepClock, health: Health, roots: Roots) -> None:
         if id(optimizer) != last_id:
             roots.optimizers.add(optimizer)
             last_id = id(optimizer)
-        health.optimizer_stepped(optimizer)
+        if health.scales:
+            health.optimizer_stepped(optimizer)
         clock.optimizer_ended(optimizer)
 
     register_optimizer_step_pre_hook(before)

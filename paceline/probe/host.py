@@ -35,19 +35,18 @@ class Host:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         before, self._usage, self._num_rows_read = self._usage, usage, steps.num_rows
         cpu_s = usage.ru_utime + usage.ru_stime
-        happened = {
-            "cpu_s": cpu_s - before.ru_utime - before.ru_stime,
-            "page_faults": usage.ru_minflt + usage.ru_majflt - before.ru_minflt - before.ru_majflt,
-            "voluntary_switches": usage.ru_nvcsw - before.ru_nvcsw,
-            "involuntary_switches": usage.ru_nivcsw - before.ru_nivcsw,
-        }
+        happened = (  # in the order of STEP_METRICS, from cpu_s on
+            cpu_s - before.ru_utime - before.ru_stime,
+            usage.ru_minflt + usage.ru_majflt - before.ru_minflt - before.ru_majflt,
+            usage.ru_nvcsw - before.ru_nvcsw,
+            usage.ru_nivcsw - before.ru_nivcsw,
+        )
+        shares = [amount / len(rows) for amount in happened]
         for row in rows:
-            for metric, amount in happened.items():
-                steps.fill(row, metric, amount / len(rows))
+            steps.fill(row, "cpu_s", *shares)
         if self._own_cores and now_s - self._load_time_s >= LOAD_READING_INTERVAL_S:
             foreign_cores, steal_cores = self._read_load(now_s, cpu_s)
-            steps.fill(rows[-1], "foreign_cores", foreign_cores)
-            steps.fill(rows[-1], "steal_cores", steal_cores)
+            steps.fill(rows[-1], "foreign_cores", foreign_cores, steal_cores)
 
     def _read_load(self, now_s: float, cpu_s: float) -> tuple[float, float]:
         """Cores' worth of this rank's cores that others used, and that the hypervisor took."""

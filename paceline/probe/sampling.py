@@ -51,6 +51,8 @@ class Sampling:
         on_done: Callable[[], None],
     ) -> None:
         self._window = window
+        # A timed step that is followed by another timed one: numbers, since a step's end asks each time.
+        self._first_timed, self._last_timed = window.warmup, window.warmup + window.steps - 1
         self._sink = sink
         self._steps = steps
         self._health = health
@@ -68,9 +70,9 @@ class Sampling:
 
     def step_ended(self, step: int) -> None:
         """Called by the step clock, after the step's line is written."""
-        window = self._window
-        if window.warmup <= step < window.warmup + window.steps - 1 and self._device_clock is None:
+        if self._first_timed <= step < self._last_timed and self._device_clock is None:
             return  # a timed step pays for nothing here
+        window = self._window
         if step < window.warmup:
             self._prepare(step)
         if self._device_clock is not None and step < window.warmup + window.steps:
