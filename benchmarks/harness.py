@@ -90,8 +90,9 @@ def time_torchrun(rounds: int) -> float:
 
 
 def split_wall(run: RunRecord) -> tuple[float, float, float]:
-    """Seconds until the script begins, in the script until its last step, and after it."""
-    script_began = min(rank.start["unix_s"] for rank in run.ranks)
+    """Seconds until the script has imported torch, from there to its last step, and after it."""
+    # The first step begins when torch is there: the probe comes with it.
+    script_began = min(rank.series["wall_s"][0] - rank.series["step_time_s"][0] for rank in run.ranks)
     last_step = max(rank.series["wall_s"][-1] for rank in run.ranks)
     return script_began - run.started, last_step - script_began, run.started + run.wall_s - last_step
 
