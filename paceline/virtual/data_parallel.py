@@ -10,7 +10,6 @@ Exercise: `pytest tests/virtual -k data_parallel`
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._utils import _reorder_tensors_as, _take_tensors
+from torch.cuda import nccl
 
 
 def install() -> None:
@@ -33,8 +33,16 @@ def install() -> None:
     ):
         name = function.__name__
         setattr(torch._C, name, _choose(function, getattr(torch._C, name, None)))
-    # reduce_add asks for NCCL before it adds by itself; here that is no news.
-    warnings.filterwarnings("ignore", message="PyTorch is not compiled with NCCL support")
+    nccl.is_available = _for_cuda_alone(nccl.is_available)
+
+
+def _for_cuda_alone(is_available: Callable[..., bool]) -> Callable[..., bool]:
+    """reduce_add asks whether NCCL can add its tensors, which may say that they are on cuda (--as-cuda)."""
+
+    def has_nccl(tensors: Sequence[Tensor]) -> bool:
+        return all(tensor.device.type == "cuda" for tensor in tensors) and is_available(tensors)
+
+    return has_nccl
 
 
 def _choose(ours: Callable[..., Any], theirs: Callable[..., Any] | None) -> Callable[..., Any]:
