@@ -17,7 +17,7 @@ Source = Literal["measured", "simulated"]
 Severity = Literal["warning", "note"]
 
 # The kinds of line in a rank's JSONL, under the key "event".
-LINE_START = "start"  # once, before the script: pid, device, threads, cores, versions
+LINE_START = "start"  # what is known: before the script, with torch (threads), after a step (device)
 LINE_SAMPLE = "sample"  # one fact from the sampled steps: {"fact": one of FACTS, "data": {...}}
 LINE_NOTE = "note"  # something a person should hear: {"code", "text"}
 LINE_EXCEPTION = "exception"  # what the script raised: type, message, traceback, line, step
@@ -59,7 +59,7 @@ class RankRecord:
     """What one rank saw."""
 
     rank: int
-    start: dict[str, Any] = field(default_factory=dict)  # the LINE_START object
+    start: dict[str, Any] = field(default_factory=dict)  # the LINE_START objects as one
     series: dict[str, list[float]] = field(default_factory=dict)  # name in STEP_METRICS → one value per step
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)  # name in FACTS → data
     notes: list[dict[str, Any]] = field(default_factory=list)  # LINE_NOTE objects

@@ -16,6 +16,8 @@ from paceline.quantity import format_duration
 from paceline.record import Row, RunRecord, Severity
 
 LARGE_SHARE = 0.25  # of the step: from here on a finding is a warning
+# Devices that work while the host waits: there the host's phases are where the time goes.
+HOST_WAITS = ("cpu", "virtual")
 
 
 def severity_of(share: float) -> Severity:
@@ -75,10 +77,6 @@ class Case:
         """Whether the phases of the host are those of the work. An accelerator works on while the host is
         elsewhere, and the host waits for it where the script reads a loss."""
         return self.device in HOST_WAITS
-
-
-# Devices that work while the host waits: there the host's phases are where the time goes.
-HOST_WAITS = ("cpu", "virtual")
 
 
 def percent(share: float) -> str:

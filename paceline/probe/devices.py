@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from paceline.probe.phases import BACKWARD
-from paceline.probe.spans import TOUCHING_S
+from paceline.probe.spans import TOUCHING_S, Span, close_gaps, merge
 
 # Frames of PyTorch and of the probe stand between the script's line and the operator that it calls.
 NOT_THE_SCRIPT = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (torch.__file__, __file__))
@@ -36,7 +36,7 @@ class DeviceLedger:
         self._at_backward: Copies | None = None
         self._moves: list[dict[str, Any]] = []
         self._matrix_products = 0
-        self._busy: dict[int, list[list[float]]] = {}
+        self._busy: dict[int, list[Span]] = {}
         self._lock = threading.Lock()  # autograd works on one thread per device
 
     def start(self) -> None:
@@ -49,7 +49,7 @@ class DeviceLedger:
         with self._lock:
             for result in results:
                 if result.device.type == self._device_type:
-                    self._add_busy(result.device.index or 0, began_s, ended_s)
+                    self._busy.setdefault(result.device.index or 0, []).append((began_s, ended_s))
                     break
             for result in results:
                 self._notice_copy(inputs, result)
@@ -79,7 +79,9 @@ class DeviceLedger:
             "forward_moves": self._moves,
             # The host's times are the device's own only where a device works while the host waits; of other
             # devices the profiled steps tell (timeline.py).
-            "busy": self._busy if virtual else {},
+            "busy": {at: close_gaps(merge(spans), TOUCHING_S) for at, spans in self._busy.items()}
+            if virtual
+            else {},
         }
 
     def _copies(self) -> Copies:
@@ -105,13 +107,6 @@ class DeviceLedger:
                     "at": _script_line(),
                 }
             )
-
-    def _add_busy(self, index: int, began_s: float, ended_s: float) -> None:
-        spans = self._busy.setdefault(index, [])
-        if spans and began_s - spans[-1][1] < TOUCHING_S:
-            spans[-1][1] = max(spans[-1][1], ended_s)
-        else:
-            spans.append([began_s, ended_s])
 
 
 def _script_line() -> str | None:

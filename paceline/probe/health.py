@@ -20,6 +20,7 @@ from paceline.step_file import StepFile
 class Health:
     """Collects the numbers of the step under way."""
 
+    # What hooks.py calls, and switches off in a forked child.
     EVENTS = ("loss_scaled", "backward_called", "scaler_steps", "optimizer_stepped", "step_skipped")
 
     def __init__(self) -> None:

@@ -41,6 +41,7 @@ TIMES = (
     ("step time", "step_time_s"),
     ("speedup", "speedup"),
     ("efficiency", "efficiency"),
+    ("gain over plain", "placement_gain"),
     ("exposed comm.", "exposed_comm_s"),
     ("peak memory", "peak_memory_bytes"),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
@@ -21,7 +21,7 @@ from rich.text import Text
 
 from paceline.analyse.intervals import relative_half_width
 from paceline.explain import order_of_gravity
-from paceline.record import Finding, Metric, Row
+from paceline.record import Finding, Metric, Row, Status
 from paceline.report.labels import Labels
 from paceline.report.units import Unit, choose_unit
 
@@ -46,10 +46,9 @@ _MAIN_COLUMNS = (
 # No interval where it follows from the column before, or where the value is exact.
 _WITHOUT_INTERVAL = ("efficiency", "peak_memory_bytes")
 # What a narrow terminal does without, the first first: `show` says it again below, or it follows from others.
-_SPARED = ("efficiency", "peak_memory_bytes", "exposed_comm_s", "speedup")
+_SPARED = ("efficiency", "peak_memory_bytes", "exposed_comm_s", "speedup", "placement_gain")
 # Letters of a name that must be seen to tell rows apart.
 _NAME_LETTERS = 14
-FAILURES = ("failed", "hung", "oom", "refused")
 # Ratios that people read in per cent.
 _SHARES = ("efficiency", "spread", "share", "disturbed_steps")
 _PER_CENT = Unit(0.01, "%")
@@ -177,7 +176,7 @@ def collect_findings(rows: Sequence[Row]) -> list[tuple[Finding, list[Row]]]:
     entries: dict[tuple[str, str], list[tuple[Finding, Row]]] = {}
     for row in rows:
         for finding in row.findings:
-            cause = finding.text if finding.code in FAILURES else ""
+            cause = finding.text if finding.code in get_args(Status) else ""
             entries.setdefault((finding.code, cause), []).append((finding, row))
     for found in entries.values():
         found.sort(key=lambda one: order_of_gravity(one[0]))

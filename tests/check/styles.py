@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from tests.check.mistake import Edited
 
 FUNCTIONS = "accumulation_functions.py"
+WITHOUT_DDP = (
+    ("model = DDP(build_model())", "model = build_model()"),
+    ("contextlib.nullcontext() if last else model.no_sync()", "contextlib.nullcontext()"),
+)
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,7 @@ STYLES = (
         "averages_gradients_in_place",
         "practical7",
         FUNCTIONS,
-        ("model = DDP(build_model())", "model = build_model()"),
-        ("contextlib.nullcontext() if last else model.no_sync()", "contextlib.nullcontext()"),
+        *WITHOUT_DDP,
         (
             "            optimizer.step()\n",
             "            for weight in model.parameters():\n"
@@ -107,8 +110,7 @@ STYLES = (
         "averages_a_copy_of_all_gradients",
         "practical7",
         FUNCTIONS,
-        ("model = DDP(build_model())", "model = build_model()"),
-        ("contextlib.nullcontext() if last else model.no_sync()", "contextlib.nullcontext()"),
+        *WITHOUT_DDP,
         (
             "            optimizer.step()\n",
             "            flat = torch.cat([weight.grad.flatten() for weight in model.parameters()])\n"
@@ -125,8 +127,7 @@ STYLES = (
         "averages_gathered_copies",
         "practical7",
         FUNCTIONS,
-        ("model = DDP(build_model())", "model = build_model()"),
-        ("contextlib.nullcontext() if last else model.no_sync()", "contextlib.nullcontext()"),
+        *WITHOUT_DDP,
         (
             "            optimizer.step()\n",
             "            for weight in model.parameters():\n"

@@ -48,6 +48,17 @@ def findings_of(document: Document) -> str:
     )
 
 
+def test_report_shows_what_placement_gains(tmp_path: Path) -> None:
+    runs = [
+        make_run(placement=placement, step_times_s=[step_s] * 30, round=round)
+        for round in range(2)
+        for placement, step_s in (("plain", 0.03), ("tuned", 0.02))
+    ]
+    times = next(table for table in tables_of(build(runs, tmp_path)) if table.name == "times")
+    place = next(n for n, column in enumerate(times.columns) if column.heading.startswith("gain over plain"))
+    assert [as_cell(row[place]).text for row in times.rows] == ["–", "1.50"]
+
+
 def test_report_holds_what_was_measured(tmp_path: Path) -> None:
     pytest.importorskip("typst")
     pytest.importorskip("vl_convert")

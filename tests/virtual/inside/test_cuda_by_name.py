@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 import paceline.virtual as virtual
+from paceline.virtual.data_parallel import _for_cuda_alone
 
 virtual.install(devices=5, as_cuda=True)
 
@@ -91,6 +93,17 @@ class NamesCuda(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x) + torch.zeros(4, device=f"cuda:{x.get_device()}")
+
+
+def test_nccl_is_not_asked_to_add_what_only_says_cuda() -> None:
+    """A build of PyTorch with CUDA has NCCL, and asks each tensor whether it is on cuda."""
+    with_cuda = _for_cuda_alone(lambda tensors: all(tensor.is_cuda for tensor in tensors))
+    assert torch.ones(2).cuda().is_cuda
+    tensors = [torch.ones(2).cuda(0), torch.ones(2).cuda(1)]
+    assert not with_cuda(tensors)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # where it is asked after all, a build without NCCL warns
+        assert not torch.cuda.nccl.is_available(tensors)
 
 
 def test_data_parallel_translates_in_its_threads() -> None:
